@@ -1,0 +1,318 @@
+/* weft.h - the public interface of libweft: open a model, open an engine on it, submit requests,
+ * run steps, poll events.
+ *
+ * Conventions
+ * - Every function that can fail returns a weft_status and takes, last, a weft_error that may be NULL.
+ *   On failure out-parameters are NULL or zero and nothing else has changed.
+ * - Every struct the caller fills starts with struct_size; set it with WEFT_INIT(type) or by hand.
+ *   Fields beyond struct_size take their defaults; a longer struct is accepted when its tail is zero.
+ * - Text is UTF-8. Counts are uint32_t, memory is size_t, token ids are int32_t.
+ * - No function prints, exits, reads the environment or keeps global state. A model may be used by
+ *   several engines; an engine is stepped by one thread at a time, while weft_submit, weft_cancel and
+ *   weft_poll may run in others.
+ */
+#ifndef WEFT_H
+#define WEFT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define WEFT_VERSION_MAJOR 0
+#define WEFT_VERSION_MINOR 1
+#define WEFT_VERSION_PATCH 0
+
+#if defined(__GNUC__)
+#define WEFT_API __attribute__((visibility("default")))
+#else
+#define WEFT_API
+#endif
+
+/* ---- status and errors ------------------------------------------------------------------------ */
+
+/* name, value, what the caller can do. Values are never reused. */
+#define WEFT_STATUS_MAP(X)                                                                         \
+    X(OK, 0, "nothing failed")                                                                     \
+    X(NOMEM, -1, "the allocator refused; free memory or lower a limit, then try again")            \
+    X(IO, -2, "a file or device could not be read or written; check the path and the medium")      \
+    X(FORMAT, -3, "a file or text is malformed; it will not load as it is")                        \
+    X(UNSUPPORTED, -4, "valid, but this build does not do it; the message names what")             \
+    X(ARGUMENT, -5, "the call itself is wrong; the message names the argument")                    \
+    X(LIMIT, -6, "a configured bound was met; the message has both numbers")                       \
+    X(DEVICE, -7, "the compute device failed; close the engine")                                   \
+    X(CANCELLED, -8, "the request was cancelled by its owner")
+
+typedef enum weft_status {
+#define WEFT_STATUS_ENUM(name, value, help) WEFT_##name = value,
+    WEFT_STATUS_MAP(WEFT_STATUS_ENUM)
+#undef WEFT_STATUS_ENUM
+} weft_status;
+
+/* The caller's memory; message is one sentence, lower case, without a full stop. */
+typedef struct weft_error {
+    weft_status status;
+    char message[252];
+} weft_error;
+
+/* "0.1.0"; static. */
+WEFT_API const char *weft_version(void);
+
+/* "OK", "NOMEM", ...; "UNKNOWN" for any other value. Static. */
+WEFT_API const char *weft_status_name(weft_status status);
+
+/* ---- memory and log --------------------------------------------------------------------------- */
+
+/* One function for all of it, told exact sizes. ptr NULL allocates; new_size 0 frees and returns NULL;
+ * NULL on failure leaves the old block as it was. align is a power of two, the same in every call for
+ * one block. May be called from several threads. */
+typedef struct weft_allocator {
+    void *user;
+    void *(*resize)(void *user, void *ptr, size_t old_size, size_t new_size, size_t align);
+} weft_allocator;
+
+typedef enum weft_log_level { WEFT_LOG_INFO = 0, WEFT_LOG_WARN = 1 } weft_log_level;
+
+/* message is valid during the call only. May be called from several threads. */
+typedef struct weft_log {
+    void *user;
+    void (*write)(void *user, weft_log_level level, const char *message);
+} weft_log;
+
+/* ---- models ----------------------------------------------------------------------------------- */
+
+typedef struct weft_model weft_model;
+
+typedef struct weft_model_options {
+    uint32_t struct_size;
+    const weft_allocator *allocator; /* NULL: malloc; borrowed until the model is closed */
+    const weft_log *log;             /* NULL: silent; borrowed until the model is closed */
+} weft_model_options;
+
+/* path: a folder with config.json and *.safetensors, or a .gguf file. options may be NULL. */
+WEFT_API weft_status weft_model_open(const char *path, const weft_model_options *options,
+                                     weft_model **model, weft_error *err);
+
+/* Accepts NULL. All engines on the model must be closed first. */
+WEFT_API void weft_model_close(weft_model *model);
+
+/* Strings and arrays are borrowed from the model. */
+typedef struct weft_model_info {
+    uint32_t struct_size;
+    const char *family; /* "llama", "gemma3", ... */
+    const char *format; /* "safetensors", "gguf" */
+    uint32_t n_layers;
+    uint32_t n_embd;    /* width of the residual stream */
+    uint32_t n_vocab;   /* rows of the output matrix */
+    uint32_t context;   /* largest number of positions the model was made for */
+    uint32_t n_tensors; /* for weft_model_tensor */
+    uint64_t n_params;  /* numbers in all tensors */
+    uint64_t n_bytes;   /* bytes of all tensors as stored */
+    bool has_tokenizer;
+    bool has_template;
+    const int32_t *stop_ids; /* ids that end an answer, [n_stop_ids] */
+    uint32_t n_stop_ids;
+    /* Defaults of the checkpoint's generation_config; greedy when it has none. */
+    float temperature, top_p, min_p;
+    uint32_t top_k;
+} weft_model_info;
+
+WEFT_API weft_status weft_model_get_info(const weft_model *model, weft_model_info *info,
+                                         weft_error *err);
+
+/* Strings are borrowed from the model. */
+typedef struct weft_tensor_info {
+    uint32_t struct_size;
+    const char *name;     /* as in the file */
+    const char *encoding; /* "bf16", "affine4g64", "q4_k", ... */
+    uint32_t n_dims;
+    uint64_t dims[4]; /* outermost first, in elements */
+    uint64_t n_bytes; /* all planes */
+} weft_tensor_info;
+
+/* index < n_tensors of weft_model_get_info. */
+WEFT_API weft_status weft_model_tensor(const weft_model *model, uint32_t index,
+                                       weft_tensor_info *info, weft_error *err);
+
+typedef struct weft_kv_info {
+    uint32_t struct_size;
+    uint64_t bytes_per_token; /* of layers that grow without bound */
+    uint64_t bytes_fixed;     /* per sequence: windows and recurrent state, once they are full */
+} weft_kv_info;
+
+/* What one sequence's state costs with a codec spec ("bf16", "k=f16,v=bf16", ...). */
+WEFT_API weft_status weft_model_kv(const weft_model *model, const char *spec, weft_kv_info *info,
+                                   weft_error *err);
+
+/* ---- text ------------------------------------------------------------------------------------- */
+
+enum {
+    WEFT_TOKENIZE_PLAIN = 1,   /* added tokens in the text are not recognised */
+    WEFT_TOKENIZE_SPECIALS = 2 /* add what the tokenizer puts around a text (bos, eos) */
+};
+
+/* ids: the caller's [capacity]; *n_ids is what was, or would have been, written: with LIMIT, call again
+ * with that capacity. A text of n bytes never needs more than n + 8 ids. */
+WEFT_API weft_status weft_tokenize(const weft_model *model, const char *text, size_t n_bytes,
+                                   uint32_t flags, int32_t *ids, size_t capacity, size_t *n_ids,
+                                   weft_error *err);
+
+/* Streams ids to text; only whole UTF-8 sequences come out, invalid bytes as U+FFFD. */
+typedef struct weft_detokenizer weft_detokenizer;
+
+enum { WEFT_DETOKENIZE_SPECIALS = 1 /* special tokens appear as text */ };
+
+WEFT_API weft_status weft_detokenizer_create(const weft_model *model, uint32_t flags,
+                                             weft_detokenizer **detokenizer, weft_error *err);
+
+/* *text is borrowed until the next call on the same object; it may be empty. */
+WEFT_API weft_status weft_detokenizer_push(weft_detokenizer *detokenizer, int32_t id,
+                                           const char **text, size_t *n_bytes, weft_error *err);
+
+/* What is still held back: an incomplete sequence comes out as U+FFFD. */
+WEFT_API weft_status weft_detokenizer_flush(weft_detokenizer *detokenizer, const char **text,
+                                            size_t *n_bytes, weft_error *err);
+
+WEFT_API void weft_detokenizer_destroy(weft_detokenizer *detokenizer);
+
+enum { WEFT_CHAT_NO_GENERATION_PROMPT = 1 };
+
+/* messages_json: an array of {"role", "content", ...}; tools_json: an array or NULL. The model's own
+ * template renders them. text: the caller's [capacity], NUL-terminated when it fits; *n_bytes as in
+ * weft_tokenize. */
+WEFT_API weft_status weft_chat_render(const weft_model *model, const char *messages_json,
+                                      const char *tools_json, uint32_t flags, char *text,
+                                      size_t capacity, size_t *n_bytes, weft_error *err);
+
+/* The same, as token ids. Control tokens come from the template only: the content of a message cannot
+ * spell one. */
+WEFT_API weft_status weft_chat_tokenize(const weft_model *model, const char *messages_json,
+                                        const char *tools_json, uint32_t flags, int32_t *ids,
+                                        size_t capacity, size_t *n_ids, weft_error *err);
+
+/* ---- engines ---------------------------------------------------------------------------------- */
+
+typedef struct weft_engine weft_engine;
+
+/* What the input of a linear layer is rounded to; sums are f32 (docs/numerics.md). */
+typedef enum weft_act { WEFT_ACT_BF16 = 0, WEFT_ACT_F32 = 1 } weft_act;
+
+typedef struct weft_engine_options {
+    uint32_t struct_size;
+    const char *backend; /* "cpu" (default), "ref" */
+    const char *isa;     /* NULL: the best this processor has; "generic", "avx2", "avx512" */
+    const char *kv;      /* KV codec spec; NULL: the activation type */
+    weft_act act;
+    uint32_t n_threads;     /* 0: one per available processor */
+    uint32_t context;       /* most positions of one sequence; 0: the model's, at most 8192 */
+    uint32_t max_sequences; /* sequences that may be active together; 0: 16 */
+    uint32_t chunk_tokens;  /* most prompt tokens of one sequence per step; 0: 512 */
+    uint64_t memory_bytes;  /* budget for sequence state; 0: what one sequence of context needs, or
+                               1 GiB if that is more */
+} weft_engine_options;
+
+/* options may be NULL. The model is borrowed until the engine is closed. */
+WEFT_API weft_status weft_engine_open(const weft_model *model, const weft_engine_options *options,
+                                      weft_engine **engine, weft_error *err);
+
+/* Accepts NULL. Requests still open are cancelled and released. */
+WEFT_API void weft_engine_close(weft_engine *engine);
+
+typedef struct weft_sampling {
+    float temperature; /* 0: greedy; at most 100 */
+    float top_p;       /* (0, 1]; 1: off */
+    float min_p;       /* [0, 1); 0: off */
+    uint32_t top_k;    /* 0: off */
+    uint64_t seed;     /* the same seed gives the same answer, in any company */
+} weft_sampling;
+
+enum { WEFT_REQUEST_IGNORE_STOP = 1 /* neither the model's nor the request's ids end it */ };
+
+typedef struct weft_request {
+    uint32_t struct_size;
+    uint32_t flags;
+    const int32_t *prompt; /* [n_prompt], n_prompt >= 1; copied */
+    uint32_t n_prompt;
+    uint32_t max_new; /* tokens to sample at most; 0: evaluate the prompt only */
+    weft_sampling sampling;
+    const int32_t *stop_ids; /* [n_stop_ids], besides the model's own; copied */
+    uint32_t n_stop_ids;
+    float *prompt_logits; /* NULL, or the caller's [n_prompt, n_vocab], filled before DONE */
+    float
+        *new_logits; /* NULL, or the caller's [max_new, n_vocab]: row i is what token i came from */
+} weft_request;
+
+/* 0 is never a handle. */
+typedef uint64_t weft_handle;
+
+/* Everything is checked here: a request that could never finish is refused with both numbers. */
+WEFT_API weft_status weft_submit(weft_engine *engine, const weft_request *request,
+                                 weft_handle *handle, weft_error *err);
+
+/* Runs one step over every active sequence. *n_active: requests not yet done (0: nothing to do).
+ * A failure of one request becomes its DONE event; a status other than OK is the engine's own. */
+WEFT_API weft_status weft_step(weft_engine *engine, uint32_t *n_active, weft_error *err);
+
+typedef enum weft_event_kind {
+    WEFT_EVENT_NONE = 0,
+    WEFT_EVENT_TOKEN = 1,
+    WEFT_EVENT_DONE = 2
+} weft_event_kind;
+
+typedef enum weft_finish {
+    WEFT_FINISH_NONE = 0,
+    WEFT_FINISH_STOP = 1,   /* a stop id was sampled; it is the last TOKEN */
+    WEFT_FINISH_LENGTH = 2, /* max_new tokens, or the context is full */
+    WEFT_FINISH_CANCELLED = 3,
+    WEFT_FINISH_ERROR = 4 /* status and message say what */
+} weft_finish;
+
+typedef struct weft_event {
+    uint32_t struct_size;
+    weft_event_kind kind;
+    int32_t token;
+    float logprob;      /* natural log of the token's probability before any sampler */
+    weft_finish finish; /* with DONE */
+    weft_error error;   /* with WEFT_FINISH_ERROR */
+} weft_event;
+
+/* The next event of a request, NONE if there is none yet. */
+WEFT_API weft_status weft_poll(weft_engine *engine, weft_handle handle, weft_event *event,
+                               weft_error *err);
+
+/* Takes effect before the next step: DONE with CANCELLED follows the events already queued. */
+WEFT_API weft_status weft_cancel(weft_engine *engine, weft_handle handle, weft_error *err);
+
+/* Forgets a request, cancelling it first if it is not done. The handle is invalid afterwards. */
+WEFT_API weft_status weft_release(weft_engine *engine, weft_handle handle, weft_error *err);
+
+/* Strings are borrowed from the engine. */
+typedef struct weft_engine_info {
+    uint32_t struct_size;
+    const char *backend; /* "cpu", "ref" */
+    const char *isa;     /* "avx512", ...; "" where there is no choice */
+    const char *kv;      /* effective codec spec */
+    uint32_t n_threads;
+    uint32_t context;
+    uint64_t kv_bytes_live; /* pages that sequences hold */
+    uint64_t kv_bytes_budget;
+    uint64_t weight_bytes_step; /* weights that a step of one token reads */
+    uint64_t scratch_bytes;     /* memory of the plan */
+} weft_engine_info;
+
+WEFT_API weft_status weft_engine_get_info(const weft_engine *engine, weft_engine_info *info,
+                                          weft_error *err);
+
+/* The machine's plain read with the engine's threads: the fastest of several loops over n_bytes
+ * (at least 1 GiB for a figure to publish), in bytes a second. Allocates n_bytes meanwhile. */
+WEFT_API weft_status weft_engine_measure_read(weft_engine *engine, uint64_t n_bytes,
+                                              double *bytes_per_second, weft_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

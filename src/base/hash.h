@@ -1,0 +1,13 @@
+/* hash.h - xxHash64 for tables and checksums, SHA-256 for identities. */
+#ifndef BASE_HASH_H
+#define BASE_HASH_H
+
+#include "base/err.h"
+
+uint64_t hash_xx64(const void *data, size_t n_bytes, uint64_t seed);
+
+/* DEVICE when the crypto library fails. */
+weft_status hash_sha256(const void *data, size_t n_bytes, unsigned char digest[32],
+                        weft_error *err);
+
+#endif

@@ -1,0 +1,71 @@
+/* mem.c - the system allocator behind weft_allocator, and checked sizes. */
+#include "base/mem.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+
+enum { MEM_ALIGN = 64 };
+
+/* aligned_alloc has no realloc: growth copies. Hot paths do not grow, so that is paid while loading. */
+static void *system_resize(void *user, void *ptr, size_t old_size, size_t new_size, size_t align)
+{
+    (void)user;
+    if (new_size == 0) {
+        free(ptr);
+        return NULL;
+    }
+    if (new_size > SIZE_MAX - align) return NULL;
+    void *block = aligned_alloc(align, size_align(new_size, align));
+    if (block == NULL || ptr == NULL) return block;
+    memcpy(block, ptr, old_size < new_size ? old_size : new_size);
+    free(ptr);
+    return block;
+}
+
+static const weft_allocator SYSTEM = {NULL, system_resize};
+
+const weft_allocator *mem_system(void)
+{
+    return &SYSTEM;
+}
+
+void *mem_alloc(const weft_allocator *allocator, size_t size)
+{
+    if (size == 0) return NULL;
+    return allocator->resize(allocator->user, NULL, 0, size, MEM_ALIGN);
+}
+
+void *mem_alloc_zero(const weft_allocator *allocator, size_t size)
+{
+    void *ptr = mem_alloc(allocator, size);
+    if (ptr != NULL) memset(ptr, 0, size);
+    return ptr;
+}
+
+void *mem_resize(const weft_allocator *allocator, void *ptr, size_t old_size, size_t new_size)
+{
+    ASSERT(new_size != 0);
+    return allocator->resize(allocator->user, ptr, ptr == NULL ? 0 : old_size, new_size, MEM_ALIGN);
+}
+
+void mem_free(const weft_allocator *allocator, void *ptr, size_t size)
+{
+    if (ptr != NULL) allocator->resize(allocator->user, ptr, size, 0, MEM_ALIGN);
+}
+
+bool size_mul(size_t a, size_t b, size_t *product)
+{
+    return !__builtin_mul_overflow(a, b, product);
+}
+
+bool size_add(size_t a, size_t b, size_t *sum)
+{
+    return !__builtin_add_overflow(a, b, sum);
+}
+
+size_t size_align(size_t value, size_t align)
+{
+    return (value + align - 1) & ~(align - 1);
+}

@@ -1,0 +1,27 @@
+/* tensor.h - a weight as it lies in its file: name, shape, encoding, planes. Nothing is copied. */
+#ifndef TENSOR_TENSOR_H
+#define TENSOR_TENSOR_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { TENSOR_DIMS = 4, TENSOR_PLANES = 3 };
+
+typedef struct encoding encoding;
+
+/* A matrix view: leading dimensions are stacked, so a tensor [E, out, in] has E * out rows of in columns;
+ * a vector is one row. Planes are row-major and borrowed from the mapped file. */
+typedef struct tensor {
+    const char *name;           /* borrowed, as in the file */
+    const encoding *encoding;   /* how an element is stored */
+    uint32_t n_dims;            /* 1..4 */
+    uint64_t dims[TENSOR_DIMS]; /* outermost first, in elements; the rest is 1 */
+    uint64_t n_rows, n_cols;    /* product of the leading dims; the last dim */
+    uint16_t bits, group;       /* affine: code width and columns that share a scale; else 0 */
+    uint8_t param_type;         /* affine: encoding_id of scales and biases (f32, f16 or bf16) */
+    const unsigned char *planes[TENSOR_PLANES]; /* affine: codes, scales, biases; else one */
+    uint64_t plane_bytes[TENSOR_PLANES];        /* of the whole tensor */
+    uint64_t row_bytes[TENSOR_PLANES];          /* from one row to the next */
+} tensor;
+
+#endif

@@ -1,0 +1,67 @@
+/* tokenizer.h - text to ids and back.
+ *
+ * Pipeline, in the terms of Hugging Face's tokenizer.json: added tokens split the text; the normalizer, the
+ * pre-tokenizer and the model work on what is between them; the post-processor adds specials; the decoder
+ * turns ids back into bytes. Each stage has kinds: one file a model kind (bpe.c now). */
+#ifndef TOKENIZER_TOKENIZER_H
+#define TOKENIZER_TOKENIZER_H
+
+#include "base/env.h"
+#include "base/str.h"
+#include "formats/weights.h"
+
+typedef struct tokenizer tokenizer;
+
+enum {
+    TOKENIZER_TEXT_BYTES = 256 << 20, /* largest text */
+    TOKENIZER_FILE_BYTES = 256 << 20, /* largest tokenizer.json */
+    TOKENIZER_VOCAB = 4 << 20,
+};
+
+/* From tokenizer.json (and tokenizer_config.json beside it for bos and eos) of a folder, or from the
+ * tokenizer.ggml.* metadata of a GGUF file. *out is NULL with OK when the checkpoint has none. An unknown
+ * kind of any stage is UNSUPPORTED and names it. */
+weft_status tokenizer_open(const weights *w, tokenizer **out, weft_error *err);
+
+/* From the text of a tokenizer.json; what the fuzzer drives. */
+weft_status tokenizer_parse(const env *env, const char *json_text, size_t n_bytes, tokenizer **out,
+                            weft_error *err);
+
+void tokenizer_destroy(tokenizer *t);
+
+typedef struct token_list {
+    const weft_allocator *allocator; /* borrowed */
+    int32_t *ids;
+    size_t len, capacity;
+} token_list;
+
+void token_list_init(token_list *list, const weft_allocator *allocator);
+void token_list_deinit(token_list *list);
+
+enum {
+    TOKENIZER_PLAIN = 1,   /* added tokens in the text are not recognised */
+    TOKENIZER_SPECIALS = 2 /* run the post-processor */
+};
+
+/* Appends. text is valid UTF-8, else FORMAT; time is linear in its length for any text. */
+weft_status tokenizer_encode(const tokenizer *t, str text, uint32_t flags, token_list *out,
+                             weft_error *err);
+
+uint32_t tokenizer_n_vocab(const tokenizer *t); /* largest id + 1 */
+
+/* -1 when the vocabulary or the checkpoint has none. */
+int32_t tokenizer_find(const tokenizer *t, str token);
+int32_t tokenizer_bos(const tokenizer *t);
+int32_t tokenizer_eos(const tokenizer *t);
+
+/* Whether id is a special (control) token. */
+bool tokenizer_is_special(const tokenizer *t, int32_t id);
+
+/* The token as its vocabulary spells it; empty for an unknown id. Borrowed. */
+str tokenizer_token(const tokenizer *t, int32_t id);
+
+/* Appends the bytes that one id stands for in the middle of a text; ids outside the vocabulary add nothing.
+ * Bytes need not be whole UTF-8: detok puts them together. */
+weft_status tokenizer_bytes(const tokenizer *t, int32_t id, bool specials, strbuf *out);
+
+#endif
