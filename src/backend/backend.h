@@ -1,0 +1,76 @@
+/* backend.h - the contract of a compute backend: one const struct of functions, all of them required.
+ *
+ * A backend plans a graph once per engine and runs it once per step. It never sees a sequence: a step hands
+ * it flat arrays and one kv_view a row and state. Whatever the batch, each row's result is what it would be
+ * alone (docs/numerics.md). To add a backend: a folder with the struct, a line in backends.c. */
+#ifndef BACKEND_BACKEND_H
+#define BACKEND_BACKEND_H
+
+#include "backend/kv_view.h"
+#include "base/env.h"
+#include "graph/graph.h"
+
+typedef struct backend backend;           /* each backend defines its own */
+typedef struct backend_plan backend_plan; /* likewise */
+
+typedef struct backend_config {
+    env env;
+    const char *isa;    /* NULL: the best there is */
+    weft_act act;       /* what the input of a linear layer is rounded to */
+    uint32_t n_threads; /* at least 1 */
+} backend_config;
+
+/* One step: rows are sequences, tokens are concatenated row by row. */
+typedef struct backend_step {
+    uint32_t n_tokens, n_rows, n_outputs;
+    const int32_t *ids;         /* [n_tokens], checked against the vocabulary */
+    const uint32_t *positions;  /* [n_tokens] */
+    const uint32_t *row_starts; /* [n_rows + 1], token index of each row's first token */
+    const uint32_t *outputs;    /* [n_outputs], ascending token indices whose logits are wanted */
+    const kv_view *views;       /* [n_states, n_rows] */
+    float *logits;              /* [n_outputs, n_vocab] */
+} backend_step;
+
+/* What a plan must be able to run. */
+typedef struct backend_limits {
+    uint32_t n_tokens, n_rows, n_outputs;
+    uint32_t context; /* positions of one sequence */
+} backend_limits;
+
+typedef struct backend_api {
+    const char *name;
+
+    weft_status (*open)(const backend_config *config, backend **b, weft_error *err);
+    void (*close)(backend *b); /* accepts NULL; plans are gone before */
+
+    /* "avx512"; "" where there is no choice. */
+    const char *(*isa)(const backend *b);
+
+    /* Asked at load, never per step: UNSUPPORTED names the operation or the tensor and its encoding. */
+    weft_status (*supports)(const backend *b, const graph *g, weft_error *err);
+
+    /* Memory for pages, where kernels can reach it; cleared. NULL when refused. */
+    void *(*alloc)(backend *b, size_t n_bytes);
+    void (*release)(backend *b, void *block, size_t n_bytes);
+    void (*copy)(backend *b, void *to, const void *from, size_t n_bytes);
+
+    /* May allocate, and fuses as it likes. graph and its tensors are borrowed until plan_free. */
+    weft_status (*plan)(backend *b, const graph *g, const backend_limits *limits,
+                        backend_plan **plan, weft_error *err);
+    void (*plan_free)(backend *b, backend_plan *plan);
+    size_t (*plan_bytes)(const backend_plan *plan);
+
+    /* Allocates nothing. DEVICE on failure; what lies beyond the views' len is then undefined. */
+    weft_status (*run)(backend *b, backend_plan *plan, const backend_step *step, weft_error *err);
+    weft_status (*wait)(backend *b, weft_error *err);
+
+    /* Bytes a second of a plain read over memory: the fastest of several loops with all threads. block:
+     * [n_bytes] from the caller. */
+    weft_status (*measure_read)(backend *b, const void *block, size_t n_bytes,
+                                double *bytes_per_second, weft_error *err);
+} backend_api;
+
+/* NULL name: "cpu". ARGUMENT when there is none of that name. */
+weft_status backend_find(const char *name, const backend_api **api, weft_error *err);
+
+#endif

@@ -1,0 +1,154 @@
+/* cpu_kernels.h - the loops that have faster forms per instruction set.
+ *
+ * One slot a loop. generic.c fills every slot and defines the answer: it accumulates in double. avx2.c and
+ * avx512.c override what they make faster, and each of their loops is compared with generic's on every
+ * instruction set present (tests/backend/test_kernels.c walks the map).
+ *
+ * Exactness: for one output the order of additions depends on nothing but the inner dimension: not on how many
+ * rows, tokens, queries or keys a call covers, nor on where it starts. Within one instruction set that makes a
+ * result the same alone and in any batch.
+ *
+ * Linear inputs. With activation type bf16 the input x of a linear layer is rounded to bf16 once. Against
+ * weights stored as integer codes it is then held as blocks of KERNEL_BLOCK columns, x = q * scale with 16-bit q
+ * and scale a power of two: exact for every value of at least 2^-7 of the block's largest, the rest rounded to
+ * multiples of 2^-14 of the largest's power of two. Code times q sums are then exact integers. */
+#ifndef BACKEND_CPU_CPU_KERNELS_H
+#define BACKEND_CPU_CPU_KERNELS_H
+
+#include "base/err.h"
+#include "tensor/tensor.h"
+
+enum { KERNEL_BLOCK = 32, KERNEL_SPLIT = 256, KERNEL_READS = 3 };
+
+/* The input of a linear layer, prepared; cols is w->n_cols. Pointers that a slot does not name may be NULL. */
+typedef struct kernel_input {
+    const float *f;    /* [n_tokens, cols], rounded to the activation type */
+    const uint16_t *h; /* [n_tokens, cols], the same as bf16 */
+    const int16_t *q;  /* [n_tokens, cols], cols a multiple of KERNEL_BLOCK */
+    const float *
+        scale; /* [n_tokens, cols / KERNEL_BLOCK], 0 for a block of zeros, NaN for one not finite */
+    const float *sum; /* [n_tokens, cols / KERNEL_BLOCK], scale times the sum of q: exact */
+} kernel_input;
+
+/* y[t, o] = add[t, o] + (sum_k w[o, k] x[t, k] + bias[o]) for o in [first, end). */
+typedef struct kernel_linear {
+    const tensor *w;     /* [rows, cols], any base alignment */
+    uint32_t first, end; /* rows of w */
+    uint32_t n_tokens;
+    kernel_input x;
+    const float *bias; /* [rows] or NULL */
+    const float *add;  /* [n_tokens, stride] or NULL; may be y */
+    float *y;          /* [n_tokens, stride] */
+    size_t stride;
+    float *scratch; /* [cols rounded up to 64], this thread's */
+} kernel_linear;
+
+typedef void kernel_linear_fn(const kernel_linear *a);
+
+/* x [n] -> f and h [n], both rounded to bf16 (nearest even). */
+typedef void kernel_prepare_bf16_fn(const float *x, uint32_t n, float *f, uint16_t *h);
+
+/* x [n_blocks * KERNEL_BLOCK] -> q, scale, sum as above, x rounded to bf16 first. */
+typedef void kernel_prepare_i16_fn(const float *x, uint32_t n_blocks, int16_t *q, float *scale,
+                                   float *sum);
+
+/* y[i] = x[i] / sqrt(mean x^2 + eps) * w[i]; y may be x. */
+typedef void kernel_rms_norm_fn(const float *x, const float *w, uint32_t n, float eps, float *y);
+
+/* One head in place; cos_sin: [n_pairs, 2], cosine and sine of each pair. Halves: (j, j + n_pairs). */
+typedef void kernel_rope_fn(float *x, const float *cos_sin, uint32_t n_pairs);
+
+/* y[i] = act(gate[i]) * up[i]; y may be gate or up. */
+typedef void kernel_glu_fn(const float *gate, const float *up, uint32_t n, float *y);
+
+/* s[i, j] = scale * sum_d q[i, d] k[j, d] for queries i < n_q and key rows j < n_keys, which lie behind one
+ * another. q: [n_q, q_stride], s: [n_q, s_stride]. */
+typedef struct kernel_scores {
+    const float *q;
+    size_t q_stride;
+    uint32_t n_q;
+    const void *k; /* [n_keys, dim] of the slot's type, aligned to its element */
+    uint32_t n_keys, dim;
+    float scale;
+    float *s;
+    size_t s_stride;
+} kernel_scores;
+
+typedef void kernel_scores_fn(const kernel_scores *a);
+
+/* o[i, d] += sum_j p[i, j] v[j, d], j ascending, one addition after the other. */
+typedef struct kernel_values {
+    const float *p;
+    size_t p_stride;
+    uint32_t n_q;
+    const void *v; /* [n_keys, dim] */
+    uint32_t n_keys, dim;
+    float *o;
+    size_t o_stride;
+} kernel_values;
+
+typedef void kernel_values_fn(const kernel_values *a);
+
+/* s[i] = exp(s[i] - max), exactly 0 where s[i] is -INFINITY; returns their sum. n <= KERNEL_SPLIT. Trailing
+ * -INFINITY, and how many there are, change nothing. */
+typedef float kernel_exp_sum_fn(float *s, uint32_t n, float max);
+
+/* The largest of n >= 1 numbers. */
+typedef float kernel_max_fn(const float *s, uint32_t n);
+
+/* Reads n_bytes (a multiple of 4096, aligned to 64) and returns something that depends on all of them. Loops
+ * 0 .. KERNEL_READS - 1 differ in stride and prefetch. */
+typedef uint64_t kernel_read_fn(const void *block, size_t n_bytes, uint32_t loop);
+
+/* slot, type, error allowed against generic in units of 2^-24 times the sum of absolute terms (linear, scores,
+ * values, exp_sum) or of the result (the others); 0: equal. */
+#define CPU_KERNEL_MAP(X)                                                                          \
+    X(linear_f32, kernel_linear_fn, 64)     /* w f32, x.f */                                       \
+    X(linear_f16, kernel_linear_fn, 64)     /* w f16, x.f */                                       \
+    X(linear_bf16, kernel_linear_fn, 64)    /* w bf16, x.f */                                      \
+    X(linear_bf16_h, kernel_linear_fn, 64)  /* w bf16, x.f and x.h equal */                        \
+    X(linear_codes, kernel_linear_fn, 64)   /* w affine or GGUF blocks, x.f */                     \
+    X(linear_codes_q, kernel_linear_fn, 64) /* w affine or GGUF blocks, x.q, x.scale, x.sum */     \
+    X(prepare_bf16, kernel_prepare_bf16_fn, 0)                                                     \
+    X(prepare_i16, kernel_prepare_i16_fn, 0)                                                       \
+    X(rms_norm, kernel_rms_norm_fn, 64)                                                            \
+    X(rope_half, kernel_rope_fn, 4)                                                                \
+    X(rope_interleaved, kernel_rope_fn, 4)                                                         \
+    X(glu_silu, kernel_glu_fn, 32)                                                                 \
+    X(glu_gelu_tanh, kernel_glu_fn, 32)                                                            \
+    X(glu_gelu_erf, kernel_glu_fn, 32)                                                             \
+    X(scores_f32, kernel_scores_fn, 64)                                                            \
+    X(scores_f16, kernel_scores_fn, 64)                                                            \
+    X(scores_bf16, kernel_scores_fn, 64)                                                           \
+    X(values_f32, kernel_values_fn, 300)                                                           \
+    X(values_f16, kernel_values_fn, 300)                                                           \
+    X(values_bf16, kernel_values_fn, 300)                                                          \
+    X(exp_sum, kernel_exp_sum_fn, 64)                                                              \
+    X(max, kernel_max_fn, 0)                                                                       \
+    X(read, kernel_read_fn, 0)
+
+typedef struct cpu_kernels {
+    const char *isa;
+#define CPU_KERNEL_SLOT(slot, type, bound) type *slot;
+    CPU_KERNEL_MAP(CPU_KERNEL_SLOT)
+#undef CPU_KERNEL_SLOT
+} cpu_kernels;
+
+typedef struct cpu_isa {
+    const char *name;
+    bool (*available)(void);
+    void (*fill)(cpu_kernels *k); /* overrides what it makes faster */
+} cpu_isa;
+
+/* generic, avx2, avx512: best last. [*count] */
+const cpu_isa *cpu_isa_table(size_t *count);
+
+/* Fills from generic upwards through each row that this processor has, stopping at the one named. NULL: the
+ * best. ARGUMENT when there is none of that name, UNSUPPORTED when this processor lacks it. */
+weft_status cpu_kernels_select(const char *isa, cpu_kernels *k, weft_error *err);
+
+void cpu_fill_generic(cpu_kernels *k);
+void cpu_fill_avx2(cpu_kernels *k);
+void cpu_fill_avx512(cpu_kernels *k);
+
+#endif

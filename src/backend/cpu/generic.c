@@ -1,0 +1,270 @@
+/* generic.c - every loop of cpu_kernels.h in plain C, accumulating in double: the answer that the other
+ * instruction sets are compared with. */
+#include "backend/cpu/cpu_kernels.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/fp.h"
+#include "tensor/encoding.h"
+
+/* Token by token inside a row, so that a row is decoded once. x(k) is the input as the slot defines it. */
+static void linear_rows(const kernel_linear *a, bool codes)
+{
+    uint32_t cols = (uint32_t)a->w->n_cols;
+    for (uint32_t o = a->first; o < a->end; o++) {
+        a->w->encoding->decode_row(a->w, o, a->scratch);
+        for (uint32_t t = 0; t < a->n_tokens; t++) {
+            size_t at = (size_t)t * cols;
+            double sum = 0.0;
+            for (uint32_t k = 0; k < cols; k++) {
+                double x =
+                    codes ? (double)a->x.q[at + k] * (double)a->x.scale[(at + k) / KERNEL_BLOCK]
+                          : (double)a->x.f[at + k];
+                sum += (double)a->scratch[k] * x;
+            }
+            if (a->bias != NULL) sum += (double)a->bias[o];
+            size_t to = (size_t)t * a->stride + o;
+            a->y[to] = a->add == NULL ? (float)sum : a->add[to] + (float)sum;
+        }
+    }
+}
+
+static void linear_float(const kernel_linear *a)
+{
+    linear_rows(a, false);
+}
+
+static void linear_codes_q(const kernel_linear *a)
+{
+    linear_rows(a, true);
+}
+
+static void prepare_bf16(const float *x, uint32_t n, float *f, uint16_t *h)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        h[i] = fp_to_bf16(x[i]);
+        f[i] = fp_from_bf16(h[i]);
+    }
+}
+
+/* Below this exponent the block's scale would leave the normal range. */
+enum { EXPONENT_LEAST = -100 };
+
+static void prepare_i16(const float *x, uint32_t n_blocks, int16_t *q, float *scale, float *sum)
+{
+    for (uint32_t b = 0; b < n_blocks; b++, x += KERNEL_BLOCK, q += KERNEL_BLOCK) {
+        uint32_t largest = 0;
+        for (uint32_t i = 0; i < KERNEL_BLOCK; i++) {
+            uint32_t magnitude = fp_to_bits(fp_round_bf16(x[i])) & 0x7fffffffu;
+            if (magnitude > largest) largest = magnitude;
+        }
+        int32_t total = 0;
+        int exponent = (int)(largest >> 23) - 127;
+        if (exponent < EXPONENT_LEAST) exponent = EXPONENT_LEAST;
+        if (largest == 0 || largest >= 0x7f800000u) {
+            memset(q, 0, KERNEL_BLOCK * sizeof *q);
+            scale[b] = largest == 0 ? 0.0F : NAN;
+            sum[b] = scale[b];
+            continue;
+        }
+        float step = fp_from_bits((uint32_t)(exponent - 14 + 127) << 23);
+        float inverse = fp_from_bits((uint32_t)(14 - exponent + 127) << 23);
+        for (uint32_t i = 0; i < KERNEL_BLOCK; i++) {
+            q[i] = (int16_t)lrintf(fp_round_bf16(x[i]) * inverse);
+            total += q[i];
+        }
+        scale[b] = step;
+        sum[b] = (float)total * step;
+    }
+}
+
+static void rms_norm(const float *x, const float *w, uint32_t n, float eps, float *y)
+{
+    double sum = 0.0;
+    for (uint32_t i = 0; i < n; i++) sum += (double)x[i] * (double)x[i];
+    double inverse = 1.0 / sqrt(sum / (double)n + (double)eps);
+    for (uint32_t i = 0; i < n; i++) y[i] = (float)((double)x[i] * inverse * (double)w[i]);
+}
+
+static void rotate(float *a, float *b, const float *cos_sin)
+{
+    float x = *a;
+    float y = *b;
+    *a = x * cos_sin[0] - y * cos_sin[1];
+    *b = y * cos_sin[0] + x * cos_sin[1];
+}
+
+static void rope_half(float *x, const float *cos_sin, uint32_t n_pairs)
+{
+    for (uint32_t j = 0; j < n_pairs; j++) rotate(x + j, x + j + n_pairs, cos_sin + 2 * (size_t)j);
+}
+
+static void rope_interleaved(float *x, const float *cos_sin, uint32_t n_pairs)
+{
+    for (uint32_t j = 0; j < n_pairs; j++) {
+        rotate(x + 2 * (size_t)j, x + 2 * (size_t)j + 1, cos_sin + 2 * (size_t)j);
+    }
+}
+
+static void glu_silu(const float *gate, const float *up, uint32_t n, float *y)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        double g = (double)gate[i];
+        y[i] = (float)(g / (1.0 + exp(-g)) * (double)up[i]);
+    }
+}
+
+static void glu_gelu_tanh(const float *gate, const float *up, uint32_t n, float *y)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        double g = (double)gate[i];
+        double inner = 0.79788456080286535588 * (g + 0.044715 * g * g * g);
+        y[i] = (float)(0.5 * g * (1.0 + tanh(inner)) * (double)up[i]);
+    }
+}
+
+static void glu_gelu_erf(const float *gate, const float *up, uint32_t n, float *y)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        double g = (double)gate[i];
+        y[i] = (float)(0.5 * g * (1.0 + erf(g * 0.70710678118654752440)) * (double)up[i]);
+    }
+}
+
+/* How an element of the three dense KV types is read. */
+typedef float element_fn(const void *base, size_t index);
+
+static float element_f32(const void *base, size_t index)
+{
+    return ((const float *)base)[index];
+}
+
+static float element_f16(const void *base, size_t index)
+{
+    return fp_from_f16(((const uint16_t *)base)[index]);
+}
+
+static float element_bf16(const void *base, size_t index)
+{
+    return fp_from_bf16(((const uint16_t *)base)[index]);
+}
+
+static void scores(const kernel_scores *a, element_fn *element)
+{
+    for (uint32_t i = 0; i < a->n_q; i++) {
+        const float *q = a->q + i * a->q_stride;
+        for (uint32_t j = 0; j < a->n_keys; j++) {
+            double sum = 0.0;
+            for (uint32_t d = 0; d < a->dim; d++) {
+                sum += (double)q[d] * (double)element(a->k, (size_t)j * a->dim + d);
+            }
+            a->s[i * a->s_stride + j] = (float)(sum * (double)a->scale);
+        }
+    }
+}
+
+static void scores_f32(const kernel_scores *a)
+{
+    scores(a, element_f32);
+}
+
+static void scores_f16(const kernel_scores *a)
+{
+    scores(a, element_f16);
+}
+
+static void scores_bf16(const kernel_scores *a)
+{
+    scores(a, element_bf16);
+}
+
+/* o is f32 between calls, and calls may cut the keys anywhere: so each addition is rounded to f32. */
+static void values(const kernel_values *a, element_fn *element)
+{
+    for (uint32_t i = 0; i < a->n_q; i++) {
+        float *o = a->o + i * a->o_stride;
+        for (uint32_t j = 0; j < a->n_keys; j++) {
+            float p = a->p[i * a->p_stride + j];
+            for (uint32_t d = 0; d < a->dim; d++) {
+                o[d] = fmaf(p, element(a->v, (size_t)j * a->dim + d), o[d]);
+            }
+        }
+    }
+}
+
+static void values_f32(const kernel_values *a)
+{
+    values(a, element_f32);
+}
+
+static void values_f16(const kernel_values *a)
+{
+    values(a, element_f16);
+}
+
+static void values_bf16(const kernel_values *a)
+{
+    values(a, element_bf16);
+}
+
+static float exp_sum(float *s, uint32_t n, float max)
+{
+    double sum = 0.0;
+    for (uint32_t i = 0; i < n; i++) {
+        s[i] = (float)exp((double)s[i] - (double)max);
+        sum += (double)s[i];
+    }
+    return (float)sum;
+}
+
+static float largest(const float *s, uint32_t n)
+{
+    float top = s[0];
+    for (uint32_t i = 1; i < n; i++) {
+        if (s[i] > top) top = s[i];
+    }
+    return top;
+}
+
+static uint64_t read_block(const void *block, size_t n_bytes, uint32_t loop)
+{
+    const unsigned char *bytes = block;
+    size_t step = 32u << loop;
+    uint64_t sum[4] = {0, 0, 0, 0};
+    for (size_t i = 0; i < n_bytes; i += step) {
+        for (size_t j = 0; j < step; j += 32) {
+            uint64_t word[4];
+            memcpy(word, bytes + i + j, sizeof word);
+            for (size_t k = 0; k < 4; k++) sum[k] ^= word[k];
+        }
+    }
+    return sum[0] ^ sum[1] ^ sum[2] ^ sum[3];
+}
+
+void cpu_fill_generic(cpu_kernels *k)
+{
+    k->linear_f32 = linear_float;
+    k->linear_f16 = linear_float;
+    k->linear_bf16 = linear_float;
+    k->linear_bf16_h = linear_float;
+    k->linear_codes = linear_float;
+    k->linear_codes_q = linear_codes_q;
+    k->prepare_bf16 = prepare_bf16;
+    k->prepare_i16 = prepare_i16;
+    k->rms_norm = rms_norm;
+    k->rope_half = rope_half;
+    k->rope_interleaved = rope_interleaved;
+    k->glu_silu = glu_silu;
+    k->glu_gelu_tanh = glu_gelu_tanh;
+    k->glu_gelu_erf = glu_gelu_erf;
+    k->scores_f32 = scores_f32;
+    k->scores_f16 = scores_f16;
+    k->scores_bf16 = scores_bf16;
+    k->values_f32 = values_f32;
+    k->values_f16 = values_f16;
+    k->values_bf16 = values_bf16;
+    k->exp_sum = exp_sum;
+    k->max = largest;
+    k->read = read_block;
+}

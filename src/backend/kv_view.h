@@ -1,0 +1,59 @@
+/* kv_view.h - one sequence's state in one layer, as kernels see it. kv/ fills it, a backend reads and appends.
+ *
+ * A page holds page_tokens consecutive positions: all key rows, head by head, then at v_offset all value rows:
+ *   key of (head, position)   = page + (head * page_tokens + position % page_tokens) * k_row_bytes
+ *   value of (head, position) = page + v_offset + (head * page_tokens + position % page_tokens) * v_row_bytes
+ * Page j of the sequence lies in slot j % n_slots. */
+#ifndef BACKEND_KV_VIEW_H
+#define BACKEND_KV_VIEW_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Stable: rows of kv/layouts/layouts.def. */
+typedef enum kv_layout_id { KV_LAYOUT_FULL = 1, KV_LAYOUT_WINDOW = 2 } kv_layout_id;
+
+/* What a layer stores; equal for all sequences of an engine that were given the same codecs. */
+typedef struct kv_geometry {
+    uint8_t layout;           /* kv_layout_id */
+    uint8_t k_codec, v_codec; /* ids of kv/codecs */
+    uint32_t n_heads, k_dim, v_dim;
+    uint32_t window;      /* positions a query sees, itself included; 0 for full */
+    uint32_t page_tokens; /* a power of two dividing KV_SPLIT */
+    size_t k_row_bytes, v_row_bytes, v_offset, page_bytes;
+} kv_geometry;
+
+typedef struct kv_view {
+    const kv_geometry *geometry;
+    unsigned char *const *pages; /* [n_slots]; NULL where no page is held */
+    uint32_t n_slots;
+    uint32_t len; /* committed positions: this step writes len, len + 1, ... */
+} kv_view;
+
+/* Attention cuts the positions at multiples of this and merges in ascending order (docs/numerics.md). */
+enum { KV_SPLIT = 256 };
+
+/* Lowest position that a query at position sees. */
+static inline uint32_t kv_lowest(const kv_geometry *g, uint32_t position)
+{
+    if (g->layout != KV_LAYOUT_WINDOW || position < g->window) return 0;
+    return position - g->window + 1;
+}
+
+static inline unsigned char *kv_key(const kv_view *v, uint32_t head, uint32_t position)
+{
+    const kv_geometry *g = v->geometry;
+    unsigned char *page = v->pages[(position / g->page_tokens) % v->n_slots];
+    size_t row = (size_t)head * g->page_tokens + position % g->page_tokens;
+    return page + row * g->k_row_bytes;
+}
+
+static inline unsigned char *kv_value(const kv_view *v, uint32_t head, uint32_t position)
+{
+    const kv_geometry *g = v->geometry;
+    unsigned char *page = v->pages[(position / g->page_tokens) % v->n_slots];
+    size_t row = (size_t)head * g->page_tokens + position % g->page_tokens;
+    return page + g->v_offset + row * g->v_row_bytes;
+}
+
+#endif

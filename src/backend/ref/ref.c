@@ -1,0 +1,449 @@
+/* ref.c - the reference backend.
+ *
+ * It runs the graph value by value, in one thread, as the formulas in graph.h stand there. Sums are double and
+ * in ascending order; a value is rounded to f32 once, where it is stored. Attention visits exactly the visible
+ * positions, without splits: other backends are compared with it within derived bounds. */
+#include "backend/ref/ref.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/fp.h"
+#include "kv/codecs/codec.h"
+#include "tensor/encoding.h"
+
+struct backend {
+    env env;
+    weft_act act;
+};
+
+struct backend_plan {
+    const graph *g;
+    backend_limits limits;
+    graph_slot *slots;  /* [n_values] */
+    float *values;      /* [n_floats] */
+    float *row;         /* [widest], one decoded weight row */
+    float *norm_weight; /* [widest] */
+    float *x;           /* [widest], one rounded input row */
+    double *o;          /* [widest], one head's attention output */
+    size_t n_floats, widest, n_bytes;
+};
+
+typedef struct run_state {
+    const backend *b;
+    backend_plan *p;
+    const backend_step *step;
+} run_state;
+
+static weft_status ref_open(const backend_config *config, backend **b, weft_error *err)
+{
+    *b = NULL;
+    if (config->isa != NULL) {
+        return err_set(err, WEFT_ARGUMENT, "backend ref has no instruction set to choose, got '%s'",
+                       config->isa);
+    }
+    backend *new = mem_alloc_zero(config->env.allocator, sizeof *new);
+    if (new == NULL) return err_set(err, WEFT_NOMEM, "out of memory for the backend");
+    new->env = config->env;
+    new->act = config->act;
+    *b = new;
+    return WEFT_OK;
+}
+
+static void ref_close(backend *b)
+{
+    if (b != NULL) mem_free(b->env.allocator, b, sizeof *b);
+}
+
+static const char *ref_isa(const backend *b)
+{
+    (void)b;
+    return "";
+}
+
+static weft_status ref_supports(const backend *b, const graph *g, weft_error *err)
+{
+    (void)b;
+    for (graph_id id = 1; id < g->n_values; id++) {
+        const graph_value *v = &g->values[id];
+        if (v->op == GRAPH_WEIGHT && g->tensors[v->i[0]].encoding == NULL) {
+            return err_set(err, WEFT_UNSUPPORTED,
+                           "tensor '%s' has no encoding that can be computed with",
+                           g->tensors[v->i[0]].name);
+        }
+    }
+    return WEFT_OK;
+}
+
+static void *ref_alloc(backend *b, size_t n_bytes)
+{
+    return mem_alloc_zero(b->env.allocator, n_bytes);
+}
+
+static void ref_release(backend *b, void *block, size_t n_bytes)
+{
+    mem_free(b->env.allocator, block, n_bytes);
+}
+
+static void ref_copy(backend *b, void *to, const void *from, size_t n_bytes)
+{
+    (void)b;
+    memcpy(to, from, n_bytes);
+}
+
+static void ref_plan_free(backend *b, backend_plan *plan)
+{
+    if (plan == NULL) return;
+    const weft_allocator *a = b->env.allocator;
+    mem_free(a, plan->slots, plan->g->n_values * sizeof(graph_slot));
+    mem_free(a, plan->values, plan->n_floats * sizeof(float));
+    mem_free(a, plan->row, plan->widest * sizeof(float));
+    mem_free(a, plan->norm_weight, plan->widest * sizeof(float));
+    mem_free(a, plan->x, plan->widest * sizeof(float));
+    mem_free(a, plan->o, plan->widest * sizeof(double));
+    mem_free(a, plan, sizeof *plan);
+}
+
+static weft_status ref_plan(backend *b, const graph *g, const backend_limits *limits,
+                            backend_plan **plan, weft_error *err)
+{
+    *plan = NULL;
+    const weft_allocator *a = b->env.allocator;
+    backend_plan *p = mem_alloc_zero(a, sizeof *p);
+    if (p == NULL) return err_set(err, WEFT_NOMEM, "out of memory for a plan");
+    p->g = g;
+    p->limits = *limits;
+    for (graph_id id = 1; id < g->n_values; id++) {
+        if (g->values[id].cols > p->widest) p->widest = g->values[id].cols;
+    }
+    weft_status status = WEFT_OK;
+    p->slots = mem_alloc_zero(a, g->n_values * sizeof(graph_slot));
+    if (p->slots != NULL) {
+        status = graph_place(g, limits->n_tokens, limits->n_outputs, p->slots, &p->n_floats, err);
+    }
+    if (status == WEFT_OK) {
+        p->values = mem_alloc(a, p->n_floats * sizeof(float));
+        p->row = mem_alloc(a, p->widest * sizeof(float));
+        p->norm_weight = mem_alloc(a, p->widest * sizeof(float));
+        p->x = mem_alloc(a, p->widest * sizeof(float));
+        p->o = mem_alloc(a, p->widest * sizeof(double));
+        bool all = p->slots && p->values && p->row && p->norm_weight && p->x && p->o;
+        if (!all) status = err_set(err, WEFT_NOMEM, "out of memory for a plan");
+    }
+    p->n_bytes = p->n_floats * sizeof(float);
+    if (status != WEFT_OK) {
+        ref_plan_free(b, p);
+        return status;
+    }
+    *plan = p;
+    return WEFT_OK;
+}
+
+static size_t ref_plan_bytes(const backend_plan *plan)
+{
+    return plan->n_bytes;
+}
+
+static float *data(const run_state *r, graph_id id)
+{
+    if (id == r->p->g->output) return r->step->logits;
+    ASSERT(r->p->slots[id].offset != SIZE_MAX);
+    return r->p->values + r->p->slots[id].offset;
+}
+
+static uint32_t n_rows(const run_state *r, const graph_value *v)
+{
+    return v->rows == GRAPH_TOKENS ? r->step->n_tokens : r->step->n_outputs;
+}
+
+static const tensor *weight(const run_state *r, graph_id id)
+{
+    return &r->p->g->tensors[r->p->g->values[id].i[0]];
+}
+
+static void run_embed(const run_state *r, const graph_value *v, float *y)
+{
+    const tensor *t = weight(r, v->in[1]);
+    for (uint32_t i = 0; i < r->step->n_tokens; i++) {
+        t->encoding->decode_row(t, (uint64_t)r->step->ids[i], y + (size_t)i * v->cols);
+    }
+}
+
+static void run_linear(const run_state *r, const graph_value *v, float *y)
+{
+    const tensor *t = weight(r, v->in[1]);
+    const float *x = data(r, v->in[0]);
+    uint32_t n_in = r->p->g->values[v->in[0]].cols;
+    float *bias = r->p->norm_weight;
+    if (v->in[2] != 0) {
+        const tensor *bt = weight(r, v->in[2]);
+        bt->encoding->decode_row(bt, 0, bias);
+    }
+    for (uint32_t o = 0; o < v->cols; o++) {
+        t->encoding->decode_row(t, o, r->p->row);
+        for (uint32_t i = 0; i < n_rows(r, v); i++) {
+            const float *xi = x + (size_t)i * n_in;
+            double sum = 0.0;
+            for (uint32_t k = 0; k < n_in; k++) {
+                float a = r->b->act == WEFT_ACT_BF16 ? fp_round_bf16(xi[k]) : xi[k];
+                sum += (double)r->p->row[k] * (double)a;
+            }
+            if (v->in[2] != 0) sum += (double)bias[o];
+            y[(size_t)i * v->cols + o] = (float)sum;
+        }
+    }
+}
+
+static void run_rms_norm(const run_state *r, const graph_value *v, float *y)
+{
+    const tensor *t = weight(r, v->in[1]);
+    const float *x = data(r, v->in[0]);
+    float *w = r->p->norm_weight;
+    t->encoding->decode_row(t, 0, w);
+    uint32_t group = v->i[0];
+    size_t n = (size_t)n_rows(r, v) * v->cols;
+    for (size_t at = 0; at < n; at += group) {
+        double sum = 0.0;
+        for (uint32_t k = 0; k < group; k++) sum += (double)x[at + k] * (double)x[at + k];
+        double inverse = 1.0 / sqrt(sum / (double)group + (double)v->f[0]);
+        for (uint32_t k = 0; k < group; k++) {
+            double factor = (double)w[k] + (double)v->f[1];
+            y[at + k] = (float)((double)x[at + k] * inverse * factor);
+        }
+    }
+}
+
+static void rotate(const graph_rope *rope, float position, const float *x, float *y)
+{
+    for (uint32_t j = 0; j < rope->n_pairs; j++) {
+        uint32_t a = rope->interleaved ? 2 * j : j;
+        uint32_t b = rope->interleaved ? 2 * j + 1 : j + rope->n_pairs;
+        float angle = position * rope->inv_freq[j];
+        float c = cosf(angle) * rope->magnitude;
+        float s = sinf(angle) * rope->magnitude;
+        float xa = x[a];
+        float xb = x[b];
+        y[a] = xa * c - xb * s;
+        y[b] = xb * c + xa * s;
+    }
+}
+
+static void run_rope(const run_state *r, const graph_value *v, float *y)
+{
+    const float *x = data(r, v->in[0]);
+    uint32_t head_dim = v->i[0];
+    const graph_rope *rope = &r->p->g->ropes[v->i[1]];
+    memmove(y, x, (size_t)r->step->n_tokens * v->cols * sizeof(float));
+    for (uint32_t i = 0; i < r->step->n_tokens; i++) {
+        for (uint32_t h = 0; h < v->cols; h += head_dim) {
+            float *head = y + (size_t)i * v->cols + h;
+            rotate(rope, (float)r->step->positions[i], head, head);
+        }
+    }
+}
+
+static double activate(graph_act act, double x)
+{
+    if (act == GRAPH_SILU) return x / (1.0 + exp(-x));
+    if (act == GRAPH_GELU_ERF) return 0.5 * x * (1.0 + erf(x * 0.70710678118654752440));
+    return 0.5 * x * (1.0 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
+}
+
+static void run_elementwise(const run_state *r, const graph_value *v, float *y)
+{
+    const float *a = data(r, v->in[0]);
+    const float *b = v->in[1] != 0 ? data(r, v->in[1]) : NULL;
+    size_t n = (size_t)n_rows(r, v) * v->cols;
+    for (size_t i = 0; i < n; i++) {
+        switch (v->op) {
+        case GRAPH_ADD:
+            y[i] = a[i] + b[i];
+            break;
+        case GRAPH_SCALE:
+            y[i] = a[i] * v->f[0];
+            break;
+        case GRAPH_GLU:
+            y[i] = (float)(activate((graph_act)v->i[0], (double)a[i]) * (double)b[i]);
+            break;
+        default:
+            y[i] = v->f[0] * tanhf(a[i] / v->f[0]);
+            break;
+        }
+    }
+}
+
+static const kv_view *view_of(const run_state *r, uint32_t state_i, uint32_t row_i)
+{
+    return &r->step->views[(size_t)state_i * r->step->n_rows + row_i];
+}
+
+static void run_append(const run_state *r, const graph_value *v)
+{
+    const float *k = data(r, v->in[0]);
+    const float *val = data(r, v->in[1]);
+    for (uint32_t row_i = 0; row_i < r->step->n_rows; row_i++) {
+        const kv_view *view = view_of(r, v->i[0], row_i);
+        const kv_geometry *g = view->geometry;
+        const kv_codec *kc = kv_codec_by_id(g->k_codec);
+        const kv_codec *vc = kv_codec_by_id(g->v_codec);
+        for (uint32_t i = r->step->row_starts[row_i]; i < r->step->row_starts[row_i + 1]; i++) {
+            for (uint32_t h = 0; h < g->n_heads; h++) {
+                size_t at = (size_t)i * g->n_heads + h;
+                kc->encode_row(kv_key(view, h, r->step->positions[i]), k + at * g->k_dim, g->k_dim);
+                vc->encode_row(kv_value(view, h, r->step->positions[i]), val + at * g->v_dim,
+                               g->v_dim);
+            }
+        }
+    }
+}
+
+/* One query against one head: y [v_dim]. The row buffer of the plan holds a decoded key or value. */
+static void attend_one(const run_state *r, const graph_value *v, const kv_view *view, uint32_t head,
+                       const float *q, uint32_t position, float *y)
+{
+    const kv_geometry *g = view->geometry;
+    const kv_codec *kc = kv_codec_by_id(g->k_codec);
+    const kv_codec *vc = kv_codec_by_id(g->v_codec);
+    double max = (double)-INFINITY;
+    double sum = 0.0;
+    double *o = r->p->o;
+    memset(o, 0, g->v_dim * sizeof(double));
+    for (uint32_t j = kv_lowest(g, position); j <= position; j++) {
+        kc->decode_row(kv_key(view, head, j), r->p->row, g->k_dim);
+        double score = 0.0;
+        for (uint32_t d = 0; d < g->k_dim; d++) score += (double)q[d] * (double)r->p->row[d];
+        score *= (double)v->f[0];
+        if (v->f[1] > 0.0F) score = (double)v->f[1] * tanh(score / (double)v->f[1]);
+        double top = score > max ? score : max;
+        double shrink = exp(max - top);
+        double p = exp(score - top);
+        vc->decode_row(kv_value(view, head, j), r->p->row, g->v_dim);
+        sum = sum * shrink + p;
+        for (uint32_t d = 0; d < g->v_dim; d++) o[d] = o[d] * shrink + p * (double)r->p->row[d];
+        max = top;
+    }
+    for (uint32_t d = 0; d < g->v_dim; d++) y[d] = (float)(o[d] / sum);
+}
+
+static void run_attend(const run_state *r, const graph_value *v, float *y)
+{
+    const graph_value *state = &r->p->g->values[v->in[1]];
+    const float *q = data(r, v->in[0]);
+    uint32_t n_heads = v->i[0];
+    for (uint32_t row_i = 0; row_i < r->step->n_rows; row_i++) {
+        const kv_view *view = view_of(r, state->i[0], row_i);
+        const kv_geometry *g = view->geometry;
+        uint32_t group = n_heads / g->n_heads;
+        for (uint32_t i = r->step->row_starts[row_i]; i < r->step->row_starts[row_i + 1]; i++) {
+            for (uint32_t h = 0; h < n_heads; h++) {
+                size_t at = (size_t)i * n_heads + h;
+                attend_one(r, v, view, h / group, q + at * g->k_dim, r->step->positions[i],
+                           y + at * g->v_dim);
+            }
+        }
+    }
+}
+
+static void run_take(const run_state *r, const graph_value *v, float *y)
+{
+    const float *x = data(r, v->in[0]);
+    for (uint32_t i = 0; i < r->step->n_outputs; i++) {
+        memcpy(y + (size_t)i * v->cols, x + (size_t)r->step->outputs[i] * v->cols,
+               v->cols * sizeof(float));
+    }
+}
+
+static void run_value(const run_state *r, graph_id id)
+{
+    const graph_value *v = &r->p->g->values[id];
+    switch (v->op) {
+    case GRAPH_EMBED:
+        run_embed(r, v, data(r, id));
+        break;
+    case GRAPH_LINEAR:
+        run_linear(r, v, data(r, id));
+        break;
+    case GRAPH_RMS_NORM:
+        run_rms_norm(r, v, data(r, id));
+        break;
+    case GRAPH_ROPE:
+        run_rope(r, v, data(r, id));
+        break;
+    case GRAPH_ADD:
+    case GRAPH_SCALE:
+    case GRAPH_GLU:
+    case GRAPH_SOFTCAP:
+        run_elementwise(r, v, data(r, id));
+        break;
+    case GRAPH_KV_APPEND:
+        run_append(r, v);
+        break;
+    case GRAPH_ATTEND:
+        run_attend(r, v, data(r, id));
+        break;
+    case GRAPH_TAKE:
+        run_take(r, v, data(r, id));
+        break;
+    case GRAPH_NONE:
+    case GRAPH_WEIGHT:
+    case GRAPH_INPUT:
+    case GRAPH_N_OPS:
+        break;
+    }
+}
+
+static weft_status ref_run(backend *b, backend_plan *plan, const backend_step *step,
+                           weft_error *err)
+{
+    (void)err;
+    ASSERT(step->n_tokens <= plan->limits.n_tokens && step->n_outputs <= plan->limits.n_outputs);
+    run_state r = {b, plan, step};
+    for (graph_id id = 1; id < plan->g->n_values; id++) run_value(&r, id);
+    return WEFT_OK;
+}
+
+static weft_status ref_wait(backend *b, weft_error *err)
+{
+    (void)b;
+    (void)err;
+    return WEFT_OK;
+}
+
+static weft_status ref_measure_read(backend *b, const void *block, size_t n_bytes,
+                                    double *bytes_per_second, weft_error *err)
+{
+    (void)b;
+    (void)err;
+    const unsigned char *bytes = block;
+    uint64_t start = clock_now_ns();
+    uint64_t sum = 0;
+    for (size_t i = 0; i + 8 <= n_bytes; i += 8) {
+        uint64_t word;
+        memcpy(&word, bytes + i, sizeof word);
+        sum ^= word;
+    }
+    uint64_t elapsed = clock_now_ns() - start;
+    /* The sum is used, so that the loop stays. */
+    if (sum == 1) elapsed++;
+    *bytes_per_second = elapsed == 0 ? 0.0 : (double)n_bytes * 1e9 / (double)elapsed;
+    return WEFT_OK;
+}
+
+const backend_api BACKEND_REF = {
+    .name = "ref",
+    .open = ref_open,
+    .close = ref_close,
+    .isa = ref_isa,
+    .supports = ref_supports,
+    .alloc = ref_alloc,
+    .release = ref_release,
+    .copy = ref_copy,
+    .plan = ref_plan,
+    .plan_free = ref_plan_free,
+    .plan_bytes = ref_plan_bytes,
+    .run = ref_run,
+    .wait = ref_wait,
+    .measure_read = ref_measure_read,
+};

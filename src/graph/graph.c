@@ -1,0 +1,297 @@
+/* graph.c - builders with shape rules, and the printer. */
+#include "graph/graph.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/assert.h"
+
+typedef struct op_row {
+    const char *name;
+    uint32_t n_inputs, n_required;
+} op_row;
+
+static const op_row OPS[GRAPH_N_OPS] = {
+#define GRAPH_OP_ROW(op, name, n_inputs, n_required) [GRAPH_##op] = {name, n_inputs, n_required},
+    GRAPH_OP_MAP(GRAPH_OP_ROW)
+#undef GRAPH_OP_ROW
+};
+
+void graph_init(graph *g, graph_value *values, uint32_t capacity, const tensor *tensors,
+                uint32_t n_tensors)
+{
+    ASSERT(capacity > 1);
+    *g =
+        (graph){.values = values, .capacity = capacity, .tensors = tensors, .n_tensors = n_tensors};
+    g->values[0] = (graph_value){.op = GRAPH_NONE};
+    g->n_values = 1;
+}
+
+void graph_set_ropes(graph *g, const graph_rope *ropes, uint32_t n_ropes)
+{
+    g->ropes = ropes;
+    g->n_ropes = n_ropes;
+}
+
+/* The one place where a value is recorded. ok: the shapes agree, as the builder saw them. */
+static graph_id emit(graph *g, bool ok, graph_value value)
+{
+    const op_row *row = &OPS[value.op];
+    if (g->error.status != WEFT_OK) return 0;
+    uint32_t index = g->n_values;
+    for (uint32_t i = 0; i < row->n_required && ok; i++) ok = value.in[i] != 0;
+    for (uint32_t i = 0; i < GRAPH_INPUTS && ok; i++) ok = value.in[i] < index;
+    if (!ok) {
+        const graph_value *a = &g->values[value.in[0] < index ? value.in[0] : 0];
+        const graph_value *b = &g->values[value.in[1] < index ? value.in[1] : 0];
+        err_set(&g->error, WEFT_FORMAT,
+                "graph value %u: %s does not fit its inputs (%s of %u columns, %s of %u by %u)",
+                index, row->name, OPS[a->op].name, a->cols, OPS[b->op].name, b->rows, b->cols);
+        return 0;
+    }
+    if (index == g->capacity) {
+        err_set(&g->error, WEFT_LIMIT, "graph value %u: %s does not fit, at most %u values", index,
+                row->name, g->capacity);
+        return 0;
+    }
+    g->values[index] = value;
+    g->n_values++;
+    return index;
+}
+
+/* values[0] (GRAPH_NONE, no columns) for a missing input, so that shape rules need no branches. */
+static const graph_value *at(const graph *g, graph_id id)
+{
+    return &g->values[id < g->n_values ? id : 0];
+}
+
+static bool is_rows(const graph_value *v)
+{
+    return v->rows == GRAPH_TOKENS || v->rows == GRAPH_OUTPUTS;
+}
+
+graph_id graph_weight(graph *g, uint32_t tensor_i)
+{
+    graph_value v = {.op = GRAPH_WEIGHT, .i = {tensor_i, 0}};
+    bool ok = tensor_i < g->n_tensors;
+    if (ok) {
+        const tensor *t = &g->tensors[tensor_i];
+        ok = t->n_rows < GRAPH_OUTPUTS && t->n_cols < GRAPH_OUTPUTS && t->n_rows > 0 &&
+             t->n_cols > 0;
+        v.rows = ok ? (uint32_t)t->n_rows : 0;
+        v.cols = ok ? (uint32_t)t->n_cols : 0;
+    }
+    return emit(g, ok, v);
+}
+
+graph_id graph_tokens(graph *g)
+{
+    return emit(g, true, (graph_value){.op = GRAPH_INPUT, .rows = GRAPH_TOKENS, .cols = 1});
+}
+
+graph_id graph_embed(graph *g, graph_id tokens, graph_id weight)
+{
+    const graph_value *w = at(g, weight);
+    bool ok = at(g, tokens)->op == GRAPH_INPUT && w->op == GRAPH_WEIGHT;
+    return emit(
+        g, ok,
+        (graph_value){
+            .op = GRAPH_EMBED, .in = {tokens, weight}, .rows = GRAPH_TOKENS, .cols = w->cols});
+}
+
+graph_id graph_linear(graph *g, graph_id x, graph_id weight, graph_id bias)
+{
+    const graph_value *a = at(g, x);
+    const graph_value *w = at(g, weight);
+    const graph_value *b = at(g, bias);
+    bool ok = is_rows(a) && w->op == GRAPH_WEIGHT && a->cols == w->cols;
+    ok = ok && (bias == 0 || (b->op == GRAPH_WEIGHT && b->rows == 1 && b->cols == w->rows));
+    return emit(g, ok,
+                (graph_value){
+                    .op = GRAPH_LINEAR, .in = {x, weight, bias}, .rows = a->rows, .cols = w->rows});
+}
+
+graph_id graph_rms_norm(graph *g, graph_id x, graph_id weight, float eps, float weight_add)
+{
+    const graph_value *a = at(g, x);
+    const graph_value *w = at(g, weight);
+    bool ok = is_rows(a) && w->op == GRAPH_WEIGHT && w->rows == 1 && w->cols > 0 &&
+              a->cols % w->cols == 0;
+    return emit(g, ok,
+                (graph_value){.op = GRAPH_RMS_NORM,
+                              .in = {x, weight},
+                              .rows = a->rows,
+                              .cols = a->cols,
+                              .i = {w->cols, 0},
+                              .f = {eps, weight_add}});
+}
+
+graph_id graph_rope_apply(graph *g, graph_id x, uint32_t head_dim, uint32_t rope_i)
+{
+    const graph_value *a = at(g, x);
+    bool ok =
+        a->rows == GRAPH_TOKENS && head_dim > 0 && a->cols % head_dim == 0 && rope_i < g->n_ropes;
+    ok = ok && g->ropes[rope_i].n_pairs <= head_dim / 2;
+    return emit(g, ok,
+                (graph_value){.op = GRAPH_ROPE,
+                              .in = {x},
+                              .rows = a->rows,
+                              .cols = a->cols,
+                              .i = {head_dim, rope_i}});
+}
+
+graph_id graph_add(graph *g, graph_id x, graph_id y)
+{
+    const graph_value *a = at(g, x);
+    const graph_value *b = at(g, y);
+    bool ok = is_rows(a) && a->rows == b->rows && a->cols == b->cols;
+    return emit(g, ok,
+                (graph_value){.op = GRAPH_ADD, .in = {x, y}, .rows = a->rows, .cols = a->cols});
+}
+
+graph_id graph_scale(graph *g, graph_id x, float factor)
+{
+    const graph_value *a = at(g, x);
+    return emit(
+        g, is_rows(a),
+        (graph_value){
+            .op = GRAPH_SCALE, .in = {x}, .rows = a->rows, .cols = a->cols, .f = {factor, 0}});
+}
+
+graph_id graph_glu(graph *g, graph_id gate, graph_id up, graph_act act)
+{
+    const graph_value *a = at(g, gate);
+    const graph_value *b = at(g, up);
+    bool ok = is_rows(a) && a->rows == b->rows && a->cols == b->cols;
+    return emit(g, ok,
+                (graph_value){.op = GRAPH_GLU,
+                              .in = {gate, up},
+                              .rows = a->rows,
+                              .cols = a->cols,
+                              .i = {(uint32_t)act, 0}});
+}
+
+graph_id graph_kv_append(graph *g, graph_id k, graph_id v, uint32_t state_i, uint32_t n_heads)
+{
+    const graph_value *a = at(g, k);
+    const graph_value *b = at(g, v);
+    bool ok = a->rows == GRAPH_TOKENS && b->rows == GRAPH_TOKENS && n_heads > 0;
+    ok = ok && a->cols % n_heads == 0 && b->cols % n_heads == 0 && state_i < 65536;
+    for (uint32_t i = 1; i < g->n_values && ok; i++) {
+        ok = g->values[i].op != GRAPH_KV_APPEND || g->values[i].i[0] != state_i;
+    }
+    graph_id id = emit(g, ok,
+                       (graph_value){.op = GRAPH_KV_APPEND,
+                                     .in = {k, v},
+                                     .rows = GRAPH_TOKENS,
+                                     .cols = b->cols,
+                                     .i = {state_i, n_heads}});
+    if (id != 0 && state_i >= g->n_states) g->n_states = state_i + 1;
+    return id;
+}
+
+graph_id graph_attend(graph *g, graph_id q, graph_id state, uint32_t n_heads, float scale,
+                      float softcap)
+{
+    const graph_value *a = at(g, q);
+    const graph_value *s = at(g, state);
+    bool ok = a->rows == GRAPH_TOKENS && s->op == GRAPH_KV_APPEND && n_heads > 0 &&
+              a->cols % n_heads == 0;
+    uint32_t cols = 0;
+    if (ok) {
+        uint32_t kv_heads = s->i[1];
+        ok = n_heads % kv_heads == 0 && a->cols / n_heads == at(g, s->in[0])->cols / kv_heads;
+        uint64_t wide = (uint64_t)n_heads * (s->cols / kv_heads);
+        ok = ok && wide < GRAPH_OUTPUTS;
+        cols = (uint32_t)wide;
+    }
+    return emit(g, ok,
+                (graph_value){.op = GRAPH_ATTEND,
+                              .in = {q, state},
+                              .rows = GRAPH_TOKENS,
+                              .cols = cols,
+                              .i = {n_heads, 0},
+                              .f = {scale, softcap}});
+}
+
+graph_id graph_take(graph *g, graph_id x)
+{
+    const graph_value *a = at(g, x);
+    return emit(g, a->rows == GRAPH_TOKENS,
+                (graph_value){.op = GRAPH_TAKE, .in = {x}, .rows = GRAPH_OUTPUTS, .cols = a->cols});
+}
+
+graph_id graph_softcap(graph *g, graph_id x, float cap)
+{
+    const graph_value *a = at(g, x);
+    return emit(
+        g, is_rows(a) && cap > 0.0F,
+        (graph_value){
+            .op = GRAPH_SOFTCAP, .in = {x}, .rows = a->rows, .cols = a->cols, .f = {cap, 0}});
+}
+
+void graph_finish(graph *g, graph_id logits)
+{
+    if (g->error.status != WEFT_OK) return;
+    if (logits == 0 || logits >= g->n_values || g->values[logits].rows != GRAPH_OUTPUTS) {
+        err_set(&g->error, WEFT_FORMAT, "graph: value %u is not a matrix of wanted rows", logits);
+        return;
+    }
+    for (graph_id id = 1; id < g->n_values; id++) {
+        if (id != logits && graph_last_use(g, id) == id) {
+            err_set(&g->error, WEFT_FORMAT, "graph value %u: nothing reads this %s", id,
+                    OPS[g->values[id].op].name);
+            return;
+        }
+    }
+    g->output = logits;
+}
+
+weft_status graph_status(const graph *g, weft_error *err)
+{
+    if (g->error.status != WEFT_OK) return err_set(err, g->error.status, "%s", g->error.message);
+    if (g->output == 0) return err_set(err, WEFT_FORMAT, "graph: no output");
+    return WEFT_OK;
+}
+
+const char *graph_op_name(graph_op op)
+{
+    return op < GRAPH_N_OPS ? OPS[op].name : "unknown";
+}
+
+graph_id graph_last_use(const graph *g, graph_id id)
+{
+    for (graph_id reader = g->n_values - 1; reader > id; reader--) {
+        for (uint32_t i = 0; i < GRAPH_INPUTS; i++) {
+            if (g->values[reader].in[i] == id) return reader;
+        }
+    }
+    return id;
+}
+
+static void print_rows(uint32_t rows, strbuf *out)
+{
+    if (rows == GRAPH_TOKENS) {
+        strbuf_add_text(out, "tokens");
+    } else if (rows == GRAPH_OUTPUTS) {
+        strbuf_add_text(out, "outputs");
+    } else {
+        strbuf_printf(out, "%u", rows);
+    }
+}
+
+weft_status graph_print(const graph *g, strbuf *out)
+{
+    for (graph_id id = 1; id < g->n_values; id++) {
+        const graph_value *v = &g->values[id];
+        strbuf_printf(out, "%%%u %s [", id, OPS[v->op].name);
+        print_rows(v->rows, out);
+        strbuf_printf(out, ", %u]", v->cols);
+        for (uint32_t i = 0; i < GRAPH_INPUTS; i++) {
+            if (v->in[i] != 0) strbuf_printf(out, " %%%u", v->in[i]);
+        }
+        if (v->op == GRAPH_WEIGHT) strbuf_printf(out, " %s", g->tensors[v->i[0]].name);
+        strbuf_add_char(out, '\n');
+    }
+    return out->status;
+}

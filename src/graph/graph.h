@@ -1,0 +1,144 @@
+/* graph.h - what a model computes, without any idea of devices.
+ *
+ * A value is an operation, its inputs, its dims, two integers and two floats; the array is the caller's. The
+ * number of tokens stays symbolic (GRAPH_TOKENS), so one graph serves every batch. Builders are total: each
+ * computes its output shape and hands it to emit(), which returns 0 once anything is wrong and keeps the first
+ * error; so build functions have no error branches and the caller looks once, at graph_status().
+ *
+ * docs/graph.md has, on paper, the build functions of families that are not here yet; new operations come
+ * with a row, a shape rule, their plain form in backend/ref, and a test. */
+#ifndef GRAPH_GRAPH_H
+#define GRAPH_GRAPH_H
+
+#include "base/err.h"
+#include "base/str.h"
+#include "tensor/tensor.h"
+
+/* enum, printed name, inputs it takes, how many of them must be given.
+ *   weight      i0 tensor index                                        [rows, cols]
+ *   tokens                                                             ids of the step [TOKENS, 1]
+ *   embed       tokens, weight [V, d]                                  [TOKENS, d]
+ *   linear      x [n, in], weight [out, in], bias [out]                x W^T + b  [n, out]
+ *   rms_norm    x [n, d], weight [g]; i0 group width g, f0 epsilon,    x / sqrt(mean x^2 + eps) (w + f1) over
+ *               f1 added to the weight                                 each run of g columns [n, d]
+ *   rope        x [n, heads * D]; i0 D, i1 rope table                  rotated by the token's position
+ *   add, scale  x, y; x with f0                                        elementwise
+ *   glu         gate, up [n, I]; i0 graph_act                          act(gate) * up
+ *   kv_append   k [n, heads * Dk], v [n, heads * Dv]; i0 state index,  writes the rows of the step into their
+ *               i1 heads                                               sequences' state; a token for attend
+ *   attend      q [n, H * Dk], state; i0 H, f0 scale, f1 soft-cap      each token against its own sequence
+ *                                                                      [n, H * Dv]
+ *   take        x [TOKENS, d]                                          rows whose logits are wanted [OUTPUTS, d]
+ *   softcap     x; f0 c                                                c tanh(x / c)
+ */
+#define GRAPH_OP_MAP(X)                                                                            \
+    X(NONE, "none", 0, 0)                                                                          \
+    X(WEIGHT, "weight", 0, 0)                                                                      \
+    X(INPUT, "tokens", 0, 0)                                                                       \
+    X(EMBED, "embed", 2, 2)                                                                        \
+    X(LINEAR, "linear", 3, 2)                                                                      \
+    X(RMS_NORM, "rms_norm", 2, 2)                                                                  \
+    X(ROPE, "rope", 1, 1)                                                                          \
+    X(ADD, "add", 2, 2)                                                                            \
+    X(SCALE, "scale", 1, 1)                                                                        \
+    X(GLU, "glu", 2, 2)                                                                            \
+    X(KV_APPEND, "kv_append", 2, 2)                                                                \
+    X(ATTEND, "attend", 2, 2)                                                                      \
+    X(TAKE, "take", 1, 1)                                                                          \
+    X(SOFTCAP, "softcap", 1, 1)
+
+typedef enum graph_op {
+#define GRAPH_OP_ENUM(op, name, n_inputs, n_required) GRAPH_##op,
+    GRAPH_OP_MAP(GRAPH_OP_ENUM)
+#undef GRAPH_OP_ENUM
+        GRAPH_N_OPS
+} graph_op;
+
+/* silu x s(x); gelu_tanh x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))); gelu_erf x/2 (1 + erf(x/sqrt 2)) */
+typedef enum graph_act { GRAPH_SILU = 0, GRAPH_GELU_TANH = 1, GRAPH_GELU_ERF = 2 } graph_act;
+
+/* Symbolic numbers of rows. */
+#define GRAPH_TOKENS 0xffffffffu
+#define GRAPH_OUTPUTS 0xfffffffeu
+
+typedef uint32_t graph_id; /* index into values; 0 is "nothing" */
+
+enum { GRAPH_INPUTS = 3 };
+
+typedef struct graph_value {
+    graph_op op;
+    graph_id in[GRAPH_INPUTS];
+    uint32_t rows; /* GRAPH_TOKENS, GRAPH_OUTPUTS, or a weight's rows */
+    uint32_t cols;
+    uint32_t i[2];
+    float f[2];
+} graph_value;
+
+/* Pair j of a head turns by position * inv_freq[j]: elements (j, j + n_pairs), or (2j, 2j + 1) when
+ * interleaved; elements beyond 2 n_pairs pass through. magnitude scales cosine and sine (yarn). */
+typedef struct graph_rope {
+    const float *inv_freq; /* [n_pairs], borrowed */
+    uint32_t n_pairs;
+    bool interleaved;
+    float magnitude;
+} graph_rope;
+
+typedef struct graph {
+    graph_value *values; /* [capacity], borrowed; values[0] is GRAPH_NONE */
+    uint32_t n_values, capacity;
+    const tensor *tensors; /* [n_tensors], borrowed: what i0 of a weight refers to */
+    uint32_t n_tensors;
+    const graph_rope *ropes; /* [n_ropes], borrowed */
+    uint32_t n_ropes;
+    uint32_t n_states; /* 1 + largest state index appended to */
+    graph_id output;   /* logits [OUTPUTS, V], once graph_finish was called */
+    weft_error error;  /* the first */
+} graph;
+
+void graph_init(graph *g, graph_value *values, uint32_t capacity, const tensor *tensors,
+                uint32_t n_tensors);
+void graph_set_ropes(graph *g, const graph_rope *ropes, uint32_t n_ropes);
+
+graph_id graph_weight(graph *g, uint32_t tensor_i);
+graph_id graph_tokens(graph *g);
+graph_id graph_embed(graph *g, graph_id tokens, graph_id weight);
+graph_id graph_linear(graph *g, graph_id x, graph_id weight, graph_id bias);
+graph_id graph_rms_norm(graph *g, graph_id x, graph_id weight, float eps, float weight_add);
+graph_id graph_rope_apply(graph *g, graph_id x, uint32_t head_dim, uint32_t rope_i);
+graph_id graph_add(graph *g, graph_id x, graph_id y);
+graph_id graph_scale(graph *g, graph_id x, float factor);
+graph_id graph_glu(graph *g, graph_id gate, graph_id up, graph_act act);
+graph_id graph_kv_append(graph *g, graph_id k, graph_id v, uint32_t state_i, uint32_t n_heads);
+graph_id graph_attend(graph *g, graph_id q, graph_id state, uint32_t n_heads, float scale,
+                      float softcap);
+graph_id graph_take(graph *g, graph_id x);
+graph_id graph_softcap(graph *g, graph_id x, float cap);
+
+/* Marks the logits; every value but the output must have been used. */
+void graph_finish(graph *g, graph_id logits);
+
+/* OK, or the first error with the operation and index it happened at. */
+weft_status graph_status(const graph *g, weft_error *err);
+
+const char *graph_op_name(graph_op op);
+
+/* One line a value: "%12 linear [tokens, 576] %11 %5". */
+weft_status graph_print(const graph *g, strbuf *out);
+
+/* Where a value lies during a step. */
+typedef struct graph_slot {
+    size_t
+        offset; /* in floats, a multiple of 16; SIZE_MAX: no storage (weights, tokens, append, output) */
+    size_t size;  /* in floats */
+    graph_id end; /* its last reader */
+} graph_slot;
+
+/* Places the values of a step of at most n_tokens tokens and n_outputs wanted rows in one block, reusing space
+ * once a value's last reader has run. slots: [n_values]. *total in floats; LIMIT on overflow. */
+weft_status graph_place(const graph *g, uint32_t n_tokens, uint32_t n_outputs, graph_slot *slots,
+                        size_t *total, weft_error *err);
+
+/* Index of the last value that reads id; id itself when none does. */
+graph_id graph_last_use(const graph *g, graph_id id);
+
+#endif
