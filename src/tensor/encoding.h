@@ -1,6 +1,6 @@
 /* encoding.h - the table of weight encodings.
  *
- * To add one: write encodings/NAME.c with `const encoding ENCODING_NAME`, add ENCODING(NAME) to
+ * To add one: write encodings/name.c with `const encoding ENCODING_NAME`, add ENCODING(name, NAME) to
  * encodings.def, and give its id a line in encoding_id. The conformance test walks the table: a row comes
  * with a plain decoder, and needs vectors in tests/tensor/. */
 #ifndef TENSOR_ENCODING_H
@@ -47,24 +47,32 @@ const encoding *encoding_by_id(encoding_id id);
 const encoding *encoding_by_gguf(uint32_t ggml_type);
 const encoding *encoding_by_safetensors(const char *dtype);
 
-/* The ggml name of a type that has no row here ("iq2_xxs"), for messages; NULL when unknown altogether. */
+/* The ggml name of a type with or without a row here ("iq2_xxs"); NULL when unknown altogether. */
 const char *encoding_gguf_name(uint32_t ggml_type);
 
-/* "bf16", "affine4g64"; cut to fit. */
+/* Its block: *cols columns in *bytes bytes; false when unknown altogether. */
+bool encoding_gguf_block(uint32_t ggml_type, uint16_t *cols, uint16_t *bytes);
+
+/* "bf16", "affine4g64", or the raw type in lower case where there is no encoding ("u32"); cut to fit. */
 void encoding_label(const tensor *t, char *label, size_t capacity);
 
 /* Bytes of one row of n_cols columns in a block encoding; FORMAT when n_cols is not a multiple. */
 weft_status encoding_row_bytes(const encoding *e, uint64_t n_cols, uint64_t *bytes,
                                weft_error *err);
 
-/* Fills rows, columns and strides of a one-plane tensor from name, encoding, dims, planes[0] and
- * plane_bytes[0]; FORMAT when the shape is empty, overflows, or does not have exactly those bytes. */
+/* Fills rows, columns and row_bytes[0] of a one-plane tensor from encoding (or, without one, raw_cols and
+ * raw_bytes) and dims, and says how many bytes that is; FORMAT when the shape is empty or overflows. */
+weft_status tensor_measure(tensor *t, uint64_t *bytes, weft_error *err);
+
+/* The same for a tensor with planes[0] and plane_bytes[0]; FORMAT also when it does not have exactly those
+ * bytes. */
 weft_status tensor_bind(tensor *t, weft_error *err);
 
 /* Fills an affine tensor from three one-plane tensors as MLX stores them: codes U32 as raw words
  * [.., out, in * bits / 32], scales and biases [.., out, in / group] in f32, f16 or bf16. bits and group are
- * what the config says; disagreement with the shapes is FORMAT, naming both. (Each row is
- * a little-endian bit stream: element i in bits [i*bits, (i+1)*bits).) */
+ * what the config says; disagreement with the shapes is FORMAT, naming both; a width or group that MLX does
+ * not have is UNSUPPORTED. On failure t is as it was. (Each row is a little-endian bit stream: element i in
+ * bits [i*bits, (i+1)*bits).) */
 weft_status tensor_bind_affine(tensor *t, const tensor *scales, const tensor *biases, uint32_t bits,
                                uint32_t group, weft_error *err);
 
@@ -73,5 +81,10 @@ void tensor_decode(const tensor *t, float *dst);
 
 /* Rows first..first+n-1 of a matrix as a tensor of its own (fused checkpoints). */
 tensor tensor_rows(const tensor *t, uint64_t first, uint64_t n_rows);
+
+/* The rows, for who wants one by name: &ENCODING_BF16. */
+#define ENCODING(name, NAME) extern const encoding ENCODING_##NAME;
+#include "tensor/encodings.def"
+#undef ENCODING
 
 #endif

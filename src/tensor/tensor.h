@@ -10,11 +10,14 @@ enum { TENSOR_DIMS = 4, TENSOR_PLANES = 3 };
 typedef struct encoding encoding;
 
 /* A matrix view: leading dimensions are stacked, so a tensor [E, out, in] has E * out rows of in columns;
- * a vector is one row. Planes are row-major and borrowed from the mapped file. */
+ * a vector is one row. Planes are row-major and borrowed from the mapped file, at any alignment. */
 typedef struct tensor {
     const char *name;           /* borrowed, as in the file */
-    const encoding *encoding;   /* how an element is stored */
-    uint32_t n_dims;            /* 1..4 */
+    const encoding *encoding;   /* how an element is stored; NULL: listed, but not decodable here */
+    const char *raw_type;       /* its name in the file ("U32", "iq2_xxs"); static, or NULL */
+    uint16_t raw_cols;          /* columns of a block of that type, 1 for plain numbers */
+    uint16_t raw_bytes;         /* bytes of such a block */
+    uint32_t n_dims;            /* 1..4: further leading dims of a file are folded into the first */
     uint64_t dims[TENSOR_DIMS]; /* outermost first, in elements; the rest is 1 */
     uint64_t n_rows, n_cols;    /* product of the leading dims; the last dim */
     uint16_t bits, group;       /* affine: code width and columns that share a scale; else 0 */

@@ -1,0 +1,277 @@
+/* encoding.c - the table of encodings, and tensors bound to the bytes of a file. */
+#include "tensor/encoding.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/mem.h"
+
+static const encoding *const TABLE[] = {
+#define ENCODING(name, NAME) &ENCODING_##NAME,
+#include "tensor/encodings.def"
+#undef ENCODING
+};
+
+/* Every type that ggml has given a number and not withdrawn, as its gguf Python package lists them: a file
+ * may hold types that have no row here, and its sizes are still checked. */
+typedef struct ggml_block {
+    uint8_t type;
+    const char *name;
+    uint16_t cols, bytes;
+} ggml_block;
+
+// clang-format off
+static const ggml_block GGML_TYPES[] = {
+    { 0, "f32",       1,   4}, { 1, "f16",       1,   2}, { 2, "q4_0",     32,  18},
+    { 3, "q4_1",     32,  20}, { 6, "q5_0",     32,  22}, { 7, "q5_1",     32,  24},
+    { 8, "q8_0",     32,  34}, { 9, "q8_1",     32,  40}, {10, "q2_k",    256,  84},
+    {11, "q3_k",    256, 110}, {12, "q4_k",    256, 144}, {13, "q5_k",    256, 176},
+    {14, "q6_k",    256, 210}, {15, "q8_k",    256, 292}, {16, "iq2_xxs", 256,  66},
+    {17, "iq2_xs",  256,  74}, {18, "iq3_xxs", 256,  98}, {19, "iq1_s",   256,  50},
+    {20, "iq4_nl",   32,  18}, {21, "iq3_s",   256, 110}, {22, "iq2_s",   256,  82},
+    {23, "iq4_xs",  256, 136}, {24, "i8",        1,   1}, {25, "i16",       1,   2},
+    {26, "i32",       1,   4}, {27, "i64",       1,   8}, {28, "f64",       1,   8},
+    {29, "iq1_m",   256,  56}, {30, "bf16",      1,   2}, {34, "tq1_0",   256,  54},
+    {35, "tq2_0",   256,  66}, {39, "mxfp4",    32,  17}, {40, "nvfp4",    64,  36},
+    {41, "q1_0",    128,  18},
+};
+// clang-format on
+
+const encoding *const *encoding_table(size_t *count)
+{
+    *count = COUNT_OF(TABLE);
+    return TABLE;
+}
+
+const encoding *encoding_by_id(encoding_id id)
+{
+    for (size_t i = 0; i < COUNT_OF(TABLE); i++) {
+        if (TABLE[i]->id == id) return TABLE[i];
+    }
+    return NULL;
+}
+
+const encoding *encoding_by_gguf(uint32_t ggml_type)
+{
+    for (size_t i = 0; i < COUNT_OF(TABLE); i++) {
+        int32_t type = TABLE[i]->gguf_type;
+        if (type != GGUF_TYPE_NONE && (uint32_t)type == ggml_type) return TABLE[i];
+    }
+    return NULL;
+}
+
+const encoding *encoding_by_safetensors(const char *dtype)
+{
+    for (size_t i = 0; i < COUNT_OF(TABLE); i++) {
+        if (TABLE[i]->safetensors != NULL && strcmp(TABLE[i]->safetensors, dtype) == 0)
+            return TABLE[i];
+    }
+    return NULL;
+}
+
+static const ggml_block *find_ggml_type(uint32_t type)
+{
+    for (size_t i = 0; i < COUNT_OF(GGML_TYPES); i++) {
+        if (GGML_TYPES[i].type == type) return &GGML_TYPES[i];
+    }
+    return NULL;
+}
+
+const char *encoding_gguf_name(uint32_t ggml_type)
+{
+    const ggml_block *known = find_ggml_type(ggml_type);
+    return known == NULL ? NULL : known->name;
+}
+
+bool encoding_gguf_block(uint32_t ggml_type, uint16_t *cols, uint16_t *bytes)
+{
+    const ggml_block *known = find_ggml_type(ggml_type);
+    *cols = known == NULL ? 0 : known->cols;
+    *bytes = known == NULL ? 0 : known->bytes;
+    return known != NULL;
+}
+
+void encoding_label(const tensor *t, char *label, size_t capacity)
+{
+    if (capacity == 0) return;
+    if (t->encoding != NULL && t->encoding->id == ENCODING_ID_AFFINE) {
+        snprintf(label, capacity, "%s%ug%u", t->encoding->name, (unsigned)t->bits,
+                 (unsigned)t->group);
+        return;
+    }
+    const char *name = t->encoding != NULL ? t->encoding->name : t->raw_type;
+    size_t n = 0;
+    for (; name != NULL && name[n] != '\0' && n + 1 < capacity; n++) {
+        char c = name[n];
+        label[n] = c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
+    }
+    label[n] = '\0';
+}
+
+static weft_status block_row_bytes(uint16_t block_cols, uint16_t block_bytes, const char *name,
+                                   uint64_t n_cols, uint64_t *bytes, weft_error *err)
+{
+    ASSERT(block_cols != 0 && block_bytes != 0);
+    *bytes = 0;
+    if (n_cols % block_cols != 0) {
+        return err_set(err, WEFT_FORMAT, "rows of %llu columns are not whole blocks of %u of %s",
+                       (unsigned long long)n_cols, (unsigned)block_cols, name);
+    }
+    if (__builtin_mul_overflow(n_cols / block_cols, (uint64_t)block_bytes, bytes)) {
+        *bytes = 0;
+        return err_set(err, WEFT_FORMAT, "rows of %llu columns are too large",
+                       (unsigned long long)n_cols);
+    }
+    return WEFT_OK;
+}
+
+weft_status encoding_row_bytes(const encoding *e, uint64_t n_cols, uint64_t *bytes, weft_error *err)
+{
+    return block_row_bytes(e->block_cols, e->block_bytes, e->name, n_cols, bytes, err);
+}
+
+weft_status tensor_measure(tensor *t, uint64_t *bytes, weft_error *err)
+{
+    ASSERT(t->n_dims >= 1 && t->n_dims <= TENSOR_DIMS);
+    *bytes = 0;
+    uint64_t n_rows = 1;
+    for (uint32_t i = 0; i < t->n_dims; i++) {
+        if (t->dims[i] == 0)
+            return err_set(err, WEFT_FORMAT, "dimension %u of %u is 0", i, t->n_dims);
+        if (i + 1 < t->n_dims && __builtin_mul_overflow(n_rows, t->dims[i], &n_rows))
+            return err_set(err, WEFT_FORMAT, "its dimensions overflow");
+    }
+    for (uint32_t i = t->n_dims; i < TENSOR_DIMS; i++) t->dims[i] = 1;
+    uint64_t n_cols = t->dims[t->n_dims - 1];
+    bool known = t->encoding != NULL;
+    uint64_t row_bytes;
+    weft_status status =
+        block_row_bytes(known ? t->encoding->block_cols : t->raw_cols,
+                        known ? t->encoding->block_bytes : t->raw_bytes,
+                        known ? t->encoding->name : t->raw_type, n_cols, &row_bytes, err);
+    if (status != WEFT_OK) return status;
+    /* Decoded, a number takes four bytes: that has to be countable too. */
+    uint64_t decoded;
+    if (__builtin_mul_overflow(n_rows, row_bytes, bytes) ||
+        __builtin_mul_overflow(n_rows, n_cols, &decoded) || decoded > SIZE_MAX / 8) {
+        *bytes = 0;
+        return err_set(err, WEFT_FORMAT, "its dimensions overflow");
+    }
+    t->n_rows = n_rows;
+    t->n_cols = n_cols;
+    t->row_bytes[0] = row_bytes;
+    return WEFT_OK;
+}
+
+weft_status tensor_bind(tensor *t, weft_error *err)
+{
+    uint64_t bytes;
+    weft_status status = tensor_measure(t, &bytes, err);
+    if (status != WEFT_OK) return status;
+    if (bytes != t->plane_bytes[0]) {
+        return err_set(err, WEFT_FORMAT, "it has %llu bytes, its shape and type need %llu",
+                       (unsigned long long)t->plane_bytes[0], (unsigned long long)bytes);
+    }
+    return WEFT_OK;
+}
+
+/* Scales and biases alike: a type that the decoder reads and the leading dimensions of the codes. */
+static weft_status check_param(const tensor *t, const tensor *param, weft_error *err)
+{
+    encoding_id id = param->encoding == NULL ? ENCODING_ID_NONE : param->encoding->id;
+    if (id != ENCODING_ID_F32 && id != ENCODING_ID_F16 && id != ENCODING_ID_BF16) {
+        char label[32];
+        encoding_label(param, label, sizeof label);
+        return err_set(err, WEFT_UNSUPPORTED, "'%s' is %s, expected f32, f16 or bf16", param->name,
+                       label);
+    }
+    bool equal = param->n_dims == t->n_dims;
+    for (uint32_t i = 0; equal && i + 1 < t->n_dims; i++) equal = param->dims[i] == t->dims[i];
+    if (!equal) {
+        return err_set(err, WEFT_FORMAT,
+                       "'%s' has %llu rows in %u dimensions, the codes '%s' %llu in %u",
+                       param->name, (unsigned long long)param->n_rows, param->n_dims, t->name,
+                       (unsigned long long)t->n_rows, t->n_dims);
+    }
+    return WEFT_OK;
+}
+
+static weft_status check_affine(const tensor *t, const tensor *scales, const tensor *biases,
+                                uint32_t bits, uint32_t group, weft_error *err)
+{
+    bool known_bits = (bits >= 2 && bits <= 6) || bits == 8;
+    if (!known_bits || (group != 32 && group != 64 && group != 128)) {
+        return err_set(err, WEFT_UNSUPPORTED,
+                       "'%s' has %u bits in groups of %u; known are 2 3 4 5 6 8 bits in groups of"
+                       " 32 64 128",
+                       t->name, bits, group);
+    }
+    if (t->encoding != NULL || t->raw_type == NULL || strcmp(t->raw_type, "U32") != 0) {
+        char label[32];
+        encoding_label(t, label, sizeof label);
+        return err_set(err, WEFT_FORMAT, "'%s' is %s, quantized codes are U32", t->name, label);
+    }
+    weft_status status = check_param(t, scales, err);
+    if (status == WEFT_OK) status = check_param(t, biases, err);
+    if (status != WEFT_OK) return status;
+    if (scales->encoding != biases->encoding || scales->n_cols != biases->n_cols) {
+        return err_set(err, WEFT_FORMAT, "'%s' has %llu columns of %s, '%s' %llu of %s",
+                       scales->name, (unsigned long long)scales->n_cols, scales->encoding->name,
+                       biases->name, (unsigned long long)biases->n_cols, biases->encoding->name);
+    }
+    /* Both products stay below 2^62 * 128: the words and parameters lie in a file. */
+    if (t->n_cols > UINT64_MAX / 32 || scales->n_cols > UINT64_MAX / (128 * 8) ||
+        t->n_cols * 32 != scales->n_cols * group * bits) {
+        return err_set(err, WEFT_FORMAT,
+                       "'%s' has %llu words a row and %llu scales: that is not %u bits in groups of"
+                       " %u, as the config says",
+                       t->name, (unsigned long long)t->n_cols, (unsigned long long)scales->n_cols,
+                       bits, group);
+    }
+    return WEFT_OK;
+}
+
+weft_status tensor_bind_affine(tensor *t, const tensor *scales, const tensor *biases, uint32_t bits,
+                               uint32_t group, weft_error *err)
+{
+    weft_status status = check_affine(t, scales, biases, bits, group, err);
+    if (status != WEFT_OK) return status;
+    t->n_cols = scales->n_cols * group;
+    t->dims[t->n_dims - 1] = t->n_cols;
+    t->encoding = &ENCODING_AFFINE;
+    t->bits = (uint16_t)bits;
+    t->group = (uint16_t)group;
+    t->param_type = (uint8_t)scales->encoding->id;
+    const tensor *params[] = {scales, biases};
+    for (size_t i = 0; i < COUNT_OF(params); i++) {
+        t->planes[i + 1] = params[i]->planes[0];
+        t->plane_bytes[i + 1] = params[i]->plane_bytes[0];
+        t->row_bytes[i + 1] = params[i]->row_bytes[0];
+    }
+    return WEFT_OK;
+}
+
+void tensor_decode(const tensor *t, float *dst)
+{
+    ASSERT(t->encoding != NULL);
+    for (uint64_t row = 0; row < t->n_rows; row++)
+        t->encoding->decode_row(t, row, dst + row * t->n_cols);
+}
+
+tensor tensor_rows(const tensor *t, uint64_t first, uint64_t n_rows)
+{
+    ASSERT(n_rows != 0 && n_rows <= t->n_rows && first <= t->n_rows - n_rows);
+    tensor part = *t;
+    part.n_dims = 2;
+    part.dims[0] = n_rows;
+    part.dims[1] = t->n_cols;
+    part.dims[2] = part.dims[3] = 1;
+    part.n_rows = n_rows;
+    for (uint32_t i = 0; i < TENSOR_PLANES; i++) {
+        if (t->planes[i] == NULL) continue;
+        part.planes[i] = t->planes[i] + first * t->row_bytes[i];
+        part.plane_bytes[i] = n_rows * t->row_bytes[i];
+    }
+    return part;
+}
