@@ -2,10 +2,13 @@
 #include "support/test.h"
 
 #include <dirent.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static const char *status_name(weft_status status)
@@ -48,6 +51,25 @@ void test_message(const weft_error *err, const char *part, const char *file, int
     if (err->status != WEFT_OK && strstr(err->message, part) != NULL) return;
     print_error("message '%s' does not contain '%s'\n", err->message, part);
     _fail(file, line);
+}
+
+bool test_traps(void (*call)(void *user), void *user)
+{
+    fflush(NULL);
+    pid_t child = fork();
+    if (child < 0) fail_msg("cannot fork");
+    if (child == 0) {
+        /* Neither cmocka's handlers nor a core file. */
+        struct rlimit none = {0, 0};
+        setrlimit(RLIMIT_CORE, &none);
+        signal(SIGILL, SIG_DFL);
+        signal(SIGTRAP, SIG_DFL);
+        call(user);
+        _exit(0);
+    }
+    int status = 0;
+    if (waitpid(child, &status, 0) != child) fail_msg("cannot wait");
+    return WIFSIGNALED(status) && (WTERMSIG(status) == SIGILL || WTERMSIG(status) == SIGTRAP);
 }
 
 void test_folder_create(test_folder *folder)

@@ -37,6 +37,9 @@ void test_status(weft_status expected, weft_status actual, const weft_error *err
 
 void test_message(const weft_error *err, const char *part, const char *file, int line);
 
+/* Whether call(user) stops the process as ASSERT does; run in a child process. */
+bool test_traps(void (*call)(void *user), void *user);
+
 /* A new folder for one test, removed with the files in it. */
 typedef struct test_folder {
     char path[256];
