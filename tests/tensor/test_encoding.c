@@ -1,0 +1,519 @@
+/* test_encoding.c - every encoding against the vectors of encodings.txt (tools/oracle/encodings.py), and the
+ * binding of tensors to bytes. */
+#include "tensor/encoding.h"
+
+#include "support/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/io.h"
+#include "base/str.h"
+#include "support/compare.h"
+
+enum { ROW_COLS = 1024 };
+
+/* One line of the file. */
+typedef struct vector {
+    char name[32];
+    uint32_t bits, group;
+    uint64_t n_cols;
+    unsigned char
+        *planes[TENSOR_PLANES]; /* heap blocks of exact size: ASan sees one byte too far */
+    size_t plane_bytes[TENSOR_PLANES];
+    float values[ROW_COLS];
+} vector;
+
+static unsigned hex_digit(char c)
+{
+    return c <= '9' ? (unsigned)(c - '0') : (unsigned)(c - 'a') + 10;
+}
+
+/* The token at *at, which moves behind it. */
+static str next_token(const char **at)
+{
+    const char *start = *at;
+    while (**at != ' ' && **at != '\n' && **at != '\0') (*at)++;
+    str token = {start, (size_t)(*at - start)};
+    if (**at != '\0') (*at)++;
+    return token;
+}
+
+static bool next_vector(const char **at, vector *v)
+{
+    if (**at == '\0') return false;
+    *v = (vector){0};
+    str name = next_token(at);
+    assert_true(name.len < sizeof v->name);
+    memcpy(v->name, name.ptr, name.len);
+    v->bits = (uint32_t)strtoul(next_token(at).ptr, NULL, 10);
+    v->group = (uint32_t)strtoul(next_token(at).ptr, NULL, 10);
+    v->n_cols = strtoull(next_token(at).ptr, NULL, 10);
+    assert_in_range(v->n_cols, 1, ROW_COLS);
+    for (size_t i = 0; i < TENSOR_PLANES; i++) {
+        str hex = next_token(at);
+        if (str_equal_text(hex, "-")) continue;
+        v->plane_bytes[i] = hex.len / 2;
+        v->planes[i] = test_malloc(hex.len / 2);
+        for (size_t j = 0; j < hex.len / 2; j++)
+            v->planes[i][j] =
+                (unsigned char)(hex_digit(hex.ptr[2 * j]) << 4 | hex_digit(hex.ptr[2 * j + 1]));
+    }
+    str hex = next_token(at);
+    assert_int_equal(hex.len, v->n_cols * 8);
+    for (size_t i = 0; i < v->n_cols; i++) {
+        uint32_t bits = 0;
+        for (size_t j = 0; j < 8; j++) bits = bits << 4 | hex_digit(hex.ptr[8 * i + j]);
+        memcpy(&v->values[i], &bits, sizeof bits);
+    }
+    return true;
+}
+
+static void free_vector(vector *v)
+{
+    for (size_t i = 0; i < TENSOR_PLANES; i++) {
+        if (v->planes[i] != NULL) test_free(v->planes[i]);
+    }
+}
+
+static char *read_vectors(size_t *n_bytes)
+{
+    char *text;
+    weft_error err = {0};
+    assert_ok(io_read_file(io_system(), mem_system(), WEFT_SOURCE_DIR "/tests/tensor/encodings.txt",
+                           1 << 20, &text, n_bytes, &err),
+              &err);
+    return text;
+}
+
+/* The row of a vector cut into n_rows rows. */
+static tensor bind_plain(const vector *v, const encoding *e, uint64_t n_rows)
+{
+    weft_error err = {0};
+    tensor t = {.name = "w",
+                .encoding = e,
+                .n_dims = 2,
+                .dims = {n_rows, v->n_cols / n_rows},
+                .planes = {v->planes[0]},
+                .plane_bytes = {v->plane_bytes[0]}};
+    assert_ok(tensor_bind(&t, &err), &err);
+    return t;
+}
+
+static tensor bind_param(const vector *v, size_t plane, const encoding *e)
+{
+    weft_error err = {0};
+    tensor t = {.name = plane == 1 ? "w.scales" : "w.biases",
+                .encoding = e,
+                .n_dims = 1,
+                .dims = {v->plane_bytes[plane] / e->block_bytes},
+                .planes = {v->planes[plane]},
+                .plane_bytes = {v->plane_bytes[plane]}};
+    assert_ok(tensor_bind(&t, &err), &err);
+    return t;
+}
+
+static tensor words_tensor(const vector *v)
+{
+    weft_error err = {0};
+    tensor t = {.name = "w.weight",
+                .raw_type = "U32",
+                .raw_cols = 1,
+                .raw_bytes = 4,
+                .n_dims = 1,
+                .dims = {v->plane_bytes[0] / 4},
+                .planes = {v->planes[0]},
+                .plane_bytes = {v->plane_bytes[0]}};
+    assert_ok(tensor_bind(&t, &err), &err);
+    return t;
+}
+
+static tensor bind_vector(const vector *v)
+{
+    weft_error err = {0};
+    size_t count;
+    const encoding *const *table = encoding_table(&count);
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(table[i]->name, v->name) == 0) return bind_plain(v, table[i], 1);
+    }
+    assert_true(strncmp(v->name, "affine_", 7) == 0);
+    const encoding *type = NULL;
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(table[i]->name, v->name + 7) == 0) type = table[i];
+    }
+    assert_non_null(type);
+    tensor t = words_tensor(v);
+    tensor scales = bind_param(v, 1, type);
+    tensor biases = bind_param(v, 2, type);
+    assert_ok(tensor_bind_affine(&t, &scales, &biases, v->bits, v->group, &err), &err);
+    assert_int_equal(t.param_type, type->id);
+    return t;
+}
+
+static void test_vectors(void **state)
+{
+    (void)state;
+    size_t n_bytes, count;
+    char *text = read_vectors(&n_bytes);
+    const encoding *const *table = encoding_table(&count);
+    uint32_t seen[32] = {0};
+    const char *at = text;
+    vector v;
+    while (next_vector(&at, &v)) {
+        tensor t = bind_vector(&v);
+        assert_int_equal(t.n_cols, v.n_cols);
+        assert_true(t.encoding->id < 32);
+        seen[t.encoding->id]++;
+        float out[ROW_COLS + 2];
+        out[0] = out[t.n_cols + 1] = 12345.0f;
+        t.encoding->decode_row(&t, 0, out + 1);
+        assert_floats_identical(out + 1, v.values, v.n_cols, t.group);
+        assert_true(out[0] == 12345.0f && out[t.n_cols + 1] == 12345.0f);
+        free_vector(&v);
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (seen[table[i]->id] == 0) fail_msg("encoding %s has no vector", table[i]->name);
+    }
+    assert_int_equal(seen[ENCODING_ID_AFFINE], 15);
+    mem_free(mem_system(), text, n_bytes + 1);
+}
+
+/* The same bytes as several rows decode to the same numbers, as do views of some of the rows. */
+static void test_rows(void **state)
+{
+    (void)state;
+    size_t n_bytes;
+    char *text = read_vectors(&n_bytes);
+    const char *at = text;
+    vector v;
+    while (next_vector(&at, &v)) {
+        tensor whole = bind_vector(&v);
+        if (whole.encoding->id != ENCODING_ID_AFFINE) {
+            tensor t = bind_plain(&v, whole.encoding, 3);
+            float out[ROW_COLS];
+            tensor_decode(&t, out);
+            assert_floats_identical(out, v.values, v.n_cols, t.n_cols);
+            tensor part = tensor_rows(&t, 1, 2);
+            assert_int_equal(part.plane_bytes[0], v.plane_bytes[0] / 3 * 2);
+            tensor_decode(&part, out);
+            assert_floats_identical(out, v.values + t.n_cols, 2 * t.n_cols, t.n_cols);
+        }
+        free_vector(&v);
+    }
+    mem_free(mem_system(), text, n_bytes + 1);
+}
+
+/* Three rows from one affine row thrice, with other parameters in the middle. */
+static void test_affine_rows(void **state)
+{
+    (void)state;
+    weft_error err = {0};
+    unsigned char codes[3][24]; /* 64 codes of 3 bits */
+    for (size_t i = 0; i < sizeof codes; i++) codes[i / 24][i % 24] = (unsigned char)(i * 37 + 11);
+    float scales[3][2] = {{1, 2}, {0.5f, -1}, {3, 4}};
+    float biases[3][2] = {{0, 1}, {-7, 2}, {5, 6}};
+    tensor t = {.name = "w",
+                .raw_type = "U32",
+                .raw_cols = 1,
+                .raw_bytes = 4,
+                .n_dims = 3,
+                .dims = {3, 1, 6},
+                .planes = {codes[0]},
+                .plane_bytes = {sizeof codes}};
+    tensor s = {.name = "s",
+                .encoding = &ENCODING_F32,
+                .n_dims = 3,
+                .dims = {3, 1, 2},
+                .planes = {(unsigned char *)scales},
+                .plane_bytes = {sizeof scales}};
+    tensor b = s;
+    b.planes[0] = (unsigned char *)biases;
+    assert_ok(tensor_bind(&t, &err), &err);
+    assert_ok(tensor_bind(&s, &err), &err);
+    assert_ok(tensor_bind(&b, &err), &err);
+    assert_ok(tensor_bind_affine(&t, &s, &b, 3, 32, &err), &err);
+    assert_int_equal(t.n_rows, 3);
+    assert_int_equal(t.n_cols, 64);
+    assert_int_equal(t.dims[2], 64);
+    float expected[3 * 64], out[3 * 64];
+    for (uint32_t i = 0; i < 3 * 64; i++) {
+        uint32_t row = i / 64, bit = i % 64 * 3, code = 0;
+        for (uint32_t k = 0; k < 3; k++)
+            code |= ((uint32_t)codes[row][(bit + k) / 8] >> (bit + k) % 8 & 1u) << k;
+        expected[i] = (float)code * scales[row][i % 64 / 32] + biases[row][i % 64 / 32];
+    }
+    tensor_decode(&t, out);
+    assert_floats_identical(out, expected, 3 * 64, 64);
+    tensor part = tensor_rows(&t, 2, 1);
+    tensor_decode(&part, out);
+    assert_floats_identical(out, expected + 2 * 64, 64, 64);
+    assert_int_equal(part.plane_bytes[1], 8);
+    char label[32];
+    encoding_label(&t, label, sizeof label);
+    assert_string_equal(label, "affine3g32");
+}
+
+/* Random bytes are a valid row of every encoding: nothing is read or written outside. */
+static void test_total_decode(void **state)
+{
+    (void)state;
+    size_t count;
+    const encoding *const *table = encoding_table(&count);
+    uint32_t random = 1;
+    for (size_t i = 0; i < count; i++) {
+        const encoding *e = table[i];
+        if (e->id == ENCODING_ID_AFFINE) continue;
+        uint64_t bytes, n_cols = e->block_cols * 2u;
+        assert_ok(encoding_row_bytes(e, n_cols, &bytes, NULL), NULL);
+        for (int round = 0; round < 200; round++) {
+            unsigned char *row = test_malloc((size_t)bytes);
+            float *out = test_malloc((size_t)n_cols * sizeof *out);
+            for (uint64_t j = 0; j < bytes; j++) {
+                random = random * 1664525u + 1013904223u;
+                row[j] = (unsigned char)(random >> 24);
+            }
+            tensor t = {.name = "w",
+                        .encoding = e,
+                        .n_dims = 1,
+                        .dims = {n_cols},
+                        .planes = {row},
+                        .plane_bytes = {bytes}};
+            assert_ok(tensor_bind(&t, NULL), NULL);
+            tensor_decode(&t, out);
+            test_free(row);
+            test_free(out);
+        }
+    }
+}
+
+static void test_table(void **state)
+{
+    (void)state;
+    size_t count;
+    const encoding *const *table = encoding_table(&count);
+    assert_int_equal(count, 11);
+    for (size_t i = 0; i < count; i++) {
+        const encoding *e = table[i];
+        assert_ptr_equal(encoding_by_id(e->id), e);
+        if (e->gguf_type != GGUF_TYPE_NONE) {
+            uint16_t cols, bytes;
+            assert_ptr_equal(encoding_by_gguf((uint32_t)e->gguf_type), e);
+            assert_string_equal(encoding_gguf_name((uint32_t)e->gguf_type), e->name);
+            assert_true(encoding_gguf_block((uint32_t)e->gguf_type, &cols, &bytes));
+            assert_int_equal(cols, e->block_cols);
+            assert_int_equal(bytes, e->block_bytes);
+        }
+        if (e->safetensors != NULL) assert_ptr_equal(encoding_by_safetensors(e->safetensors), e);
+        for (size_t j = 0; j < i; j++) assert_string_not_equal(table[j]->name, e->name);
+    }
+    assert_null(encoding_by_id(ENCODING_ID_NONE));
+    assert_null(encoding_by_gguf(4));
+    assert_null(encoding_by_gguf(UINT32_MAX));
+    assert_null(encoding_by_safetensors("U32"));
+    assert_string_equal(encoding_gguf_name(16), "iq2_xxs");
+    assert_null(encoding_gguf_name(5));
+    uint16_t cols, bytes;
+    assert_true(encoding_gguf_block(16, &cols, &bytes));
+    assert_int_equal(bytes, 66);
+    assert_false(encoding_gguf_block(99, &cols, &bytes));
+}
+
+static void test_bind_refusals(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t n_dims;
+        uint64_t dims[4];
+        uint64_t bytes;
+        const char *message;
+    } cases[] = {
+        {2, {1000, 32}, 4, "it has 4 bytes, its shape and type need 18000"},
+        {2, {1000, 32}, 18001, "it has 18001 bytes, its shape and type need 18000"},
+        {1, {0}, 0, "dimension 0 of 1 is 0"},
+        {3, {2, 0, 32}, 0, "dimension 1 of 3 is 0"},
+        {1, {33}, 18, "rows of 33 columns are not whole blocks of 32 of q4_0"},
+        {3, {1ull << 32, 1ull << 32, 32}, 18, "overflow"},
+        {2, {1ull << 60, 32}, 18, "overflow"},
+        {1, {1ull << 63}, 18, "overflow"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        weft_error err = {0};
+        unsigned char data[18] = {0};
+        tensor t = {.name = "w",
+                    .encoding = &ENCODING_Q4_0,
+                    .n_dims = cases[i].n_dims,
+                    .planes = {data},
+                    .plane_bytes = {cases[i].bytes}};
+        memcpy(t.dims, cases[i].dims, sizeof t.dims);
+        assert_status(WEFT_FORMAT, tensor_bind(&t, &err), &err);
+        assert_message(&err, cases[i].message);
+    }
+}
+
+/* What the config says and what the file holds disagree, in each way there is. */
+static void test_affine_refusals(void **state)
+{
+    (void)state;
+    static unsigned char data[4096];
+    static const struct {
+        const char *raw_type;
+        const encoding *scale_type, *bias_type;
+        uint64_t words[2], scales[2], biases[2]; /* rows, columns */
+        uint32_t bits, group;
+        weft_status status;
+        const char *message;
+    } cases[] = {
+        {"U32", &ENCODING_BF16, &ENCODING_BF16, {2, 8}, {2, 1}, {2, 1}, 4, 64, WEFT_OK, ""},
+        {"U32",
+         &ENCODING_BF16,
+         &ENCODING_BF16,
+         {2, 8},
+         {2, 1},
+         {2, 1},
+         7,
+         64,
+         WEFT_UNSUPPORTED,
+         "'w' has 7 bits in groups of 64"},
+        {"U32",
+         &ENCODING_BF16,
+         &ENCODING_BF16,
+         {2, 8},
+         {2, 1},
+         {2, 1},
+         4,
+         16,
+         WEFT_UNSUPPORTED,
+         "'w' has 4 bits in groups of 16"},
+        {"U32",
+         &ENCODING_BF16,
+         &ENCODING_BF16,
+         {2, 8},
+         {2, 1},
+         {2, 1},
+         0,
+         0,
+         WEFT_UNSUPPORTED,
+         "'w' has 0 bits in groups of 0"},
+        {"I32",
+         &ENCODING_BF16,
+         &ENCODING_BF16,
+         {2, 8},
+         {2, 1},
+         {2, 1},
+         4,
+         64,
+         WEFT_FORMAT,
+         "'w' is i32, quantized codes are U32"},
+        {"U32",
+         &ENCODING_BF16,
+         &ENCODING_BF16,
+         {2, 8},
+         {2, 1},
+         {2, 1},
+         8,
+         64,
+         WEFT_FORMAT,
+         "'w' has 8 words a row and 1 scales: that is not 8 bits in groups of 64"},
+        {"U32",
+         &ENCODING_BF16,
+         &ENCODING_BF16,
+         {2, 8},
+         {2, 1},
+         {2, 1},
+         4,
+         32,
+         WEFT_FORMAT,
+         "that is not 4 bits in groups of 32"},
+        {"U32",
+         &ENCODING_BF16,
+         &ENCODING_F16,
+         {2, 8},
+         {2, 1},
+         {2, 1},
+         4,
+         64,
+         WEFT_FORMAT,
+         "'s' has 1 columns of bf16, 'b' 1 of f16"},
+        {"U32",
+         &ENCODING_BF16,
+         &ENCODING_BF16,
+         {2, 8},
+         {2, 1},
+         {2, 2},
+         4,
+         64,
+         WEFT_FORMAT,
+         "'s' has 1 columns of bf16, 'b' 2 of bf16"},
+        {"U32",
+         &ENCODING_BF16,
+         &ENCODING_BF16,
+         {2, 8},
+         {3, 1},
+         {2, 1},
+         4,
+         64,
+         WEFT_FORMAT,
+         "'s' has 3 rows in 2 dimensions, the codes 'w' 2 in 2"},
+        {"U32",
+         &ENCODING_Q4_0,
+         &ENCODING_BF16,
+         {2, 8},
+         {2, 32},
+         {2, 1},
+         4,
+         64,
+         WEFT_UNSUPPORTED,
+         "'s' is q4_0, expected f32, f16 or bf16"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        weft_error err = {0};
+        const uint64_t *shapes[] = {cases[i].words, cases[i].scales, cases[i].biases};
+        const encoding *types[] = {NULL, cases[i].scale_type, cases[i].bias_type};
+        const char *names[] = {"w", "s", "b"};
+        tensor t[3];
+        for (size_t j = 0; j < 3; j++) {
+            t[j] = (tensor){.name = names[j],
+                            .encoding = types[j],
+                            .raw_type = cases[i].raw_type,
+                            .raw_cols = 1,
+                            .raw_bytes = 4,
+                            .n_dims = 2,
+                            .dims = {shapes[j][0], shapes[j][1]},
+                            .planes = {data}};
+            assert_ok(tensor_measure(&t[j], &t[j].plane_bytes[0], &err), &err);
+        }
+        tensor before = t[0];
+        weft_status status =
+            tensor_bind_affine(&t[0], &t[1], &t[2], cases[i].bits, cases[i].group, &err);
+        assert_status(cases[i].status, status, &err);
+        if (status == WEFT_OK) continue;
+        assert_message(&err, cases[i].message);
+        assert_memory_equal(&before, &t[0], sizeof before);
+    }
+}
+
+static void test_label(void **state)
+{
+    (void)state;
+    char label[8];
+    tensor t = {.name = "w", .encoding = &ENCODING_BF16};
+    encoding_label(&t, label, sizeof label);
+    assert_string_equal(label, "bf16");
+    t = (tensor){.name = "w", .raw_type = "F8_E4M3"};
+    encoding_label(&t, label, sizeof label);
+    assert_string_equal(label, "f8_e4m3");
+    encoding_label(&t, label, 4);
+    assert_string_equal(label, "f8_");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_vectors),         cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_affine_rows),     cmocka_unit_test(test_total_decode),
+        cmocka_unit_test(test_table),           cmocka_unit_test(test_bind_refusals),
+        cmocka_unit_test(test_affine_refusals), cmocka_unit_test(test_label),
+    };
+    return TEST_RUN("tensor/encoding", tests);
+}
