@@ -125,16 +125,22 @@ const char *graph_op_name(graph_op op);
 /* One line a value: "%12 linear [tokens, 576] %11 %5". */
 weft_status graph_print(const graph *g, strbuf *out);
 
-/* Where a value lies during a step. */
+/* Where a value lies during a step. start and end are moments of any clock that runs with the values: their
+ * indices, or the phases of a backend that runs several together. */
 typedef struct graph_slot {
+    uint32_t start, end; /* first written, last read */
+    graph_id shares;     /* an earlier value whose storage it takes, or 0 */
     size_t
         offset; /* in floats, a multiple of 16; SIZE_MAX: no storage (weights, tokens, append, output) */
-    size_t size;  /* in floats */
-    graph_id end; /* its last reader */
+    size_t size; /* in floats */
 } graph_slot;
 
-/* Places the values of a step of at most n_tokens tokens and n_outputs wanted rows in one block, reusing space
- * once a value's last reader has run. slots: [n_values]. *total in floats; LIMIT on overflow. */
+/* Fills start and end by index, shares 0. slots: [n_values]. */
+void graph_lifetimes(const graph *g, graph_slot *slots);
+
+/* Places the values of a step of at most n_tokens tokens and n_outputs wanted rows in one block: two values
+ * overlap only if one is dead before the other is first written. A value that shares extends the life of the
+ * one it shares with. *total in floats; LIMIT on overflow. */
 weft_status graph_place(const graph *g, uint32_t n_tokens, uint32_t n_outputs, graph_slot *slots,
                         size_t *total, weft_error *err);
 

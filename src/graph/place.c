@@ -1,9 +1,7 @@
-/* place.c - where the values of a step lie: first fit by lifetime.
- *
- * Values come in the order they run, so a value lives from its own index to its last reader. Each gets the
- * lowest place that no living value holds. */
+/* place.c - where the values of a step lie: first fit by lifetime. */
 #include "graph/graph.h"
 
+#include "base/assert.h"
 #include "base/mem.h"
 
 enum { PLACE_ALIGN = 16 };
@@ -23,18 +21,30 @@ static bool value_size(const graph_value *v, uint32_t n_tokens, uint32_t n_outpu
     return true;
 }
 
-/* Candidates are 0 and the ends of living values. */
-static size_t lowest_place(const graph_slot *slots, graph_id id, size_t size)
+void graph_lifetimes(const graph *g, graph_slot *slots)
 {
+    for (graph_id id = 0; id < g->n_values; id++) {
+        slots[id] = (graph_slot){.start = id, .end = graph_last_use(g, id), .offset = SIZE_MAX};
+    }
+}
+
+static bool meets(const graph_slot *a, const graph_slot *b)
+{
+    return a->offset != SIZE_MAX && a->shares == 0 && a->start <= b->end && b->start <= a->end;
+}
+
+/* Candidates are 0 and the ends of the values that live at the same time. */
+static size_t lowest_place(const graph_slot *slots, graph_id id)
+{
+    const graph_slot *slot = &slots[id];
     size_t best = SIZE_MAX;
     for (graph_id c = 0; c < id; c++) {
-        bool living = slots[c].offset != SIZE_MAX && slots[c].end >= id;
-        if (c != 0 && !living) continue;
+        if (c != 0 && !meets(&slots[c], slot)) continue;
         size_t at = c == 0 ? 0 : slots[c].offset + slots[c].size;
         bool free = at < best;
         for (graph_id o = 1; o < id && free; o++) {
-            if (slots[o].offset == SIZE_MAX || slots[o].end < id) continue;
-            free = at + size <= slots[o].offset || slots[o].offset + slots[o].size <= at;
+            if (!meets(&slots[o], slot)) continue;
+            free = at + slot->size <= slots[o].offset || slots[o].offset + slots[o].size <= at;
         }
         if (free) best = at;
     }
@@ -45,19 +55,21 @@ weft_status graph_place(const graph *g, uint32_t n_tokens, uint32_t n_outputs, g
                         size_t *total, weft_error *err)
 {
     *total = 0;
-    slots[0] = (graph_slot){SIZE_MAX, 0, 0};
+    for (graph_id id = g->n_values - 1; id > 0; id--) {
+        graph_id base = slots[id].shares;
+        ASSERT(base < id);
+        if (base != 0 && slots[id].end > slots[base].end) slots[base].end = slots[id].end;
+    }
     size_t sum = 0;
     for (graph_id id = 1; id < g->n_values; id++) {
-        graph_id end = graph_last_use(g, id);
-        slots[id] = (graph_slot){SIZE_MAX, 0, end};
+        graph_slot *slot = &slots[id];
+        slot->offset = SIZE_MAX;
         if (!has_storage(g, id)) continue;
-        size_t size;
-        if (!value_size(&g->values[id], n_tokens, n_outputs, &size)) {
+        if (!value_size(&g->values[id], n_tokens, n_outputs, &slot->size)) {
             return err_set(err, WEFT_LIMIT, "a step of %u tokens needs too much memory", n_tokens);
         }
-        slots[id].size = size;
-        slots[id].offset = lowest_place(slots, id, size);
-        if (slots[id].offset + size > sum) sum = slots[id].offset + size;
+        slot->offset = slot->shares != 0 ? slots[slot->shares].offset : lowest_place(slots, id);
+        if (slot->offset + slot->size > sum) sum = slot->offset + slot->size;
     }
     *total = sum;
     return WEFT_OK;

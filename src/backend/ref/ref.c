@@ -121,6 +121,7 @@ static weft_status ref_plan(backend *b, const graph *g, const backend_limits *li
     weft_status status = WEFT_OK;
     p->slots = mem_alloc_zero(a, g->n_values * sizeof(graph_slot));
     if (p->slots != NULL) {
+        graph_lifetimes(g, p->slots);
         status = graph_place(g, limits->n_tokens, limits->n_outputs, p->slots, &p->n_floats, err);
     }
     if (status == WEFT_OK) {

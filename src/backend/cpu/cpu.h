@@ -1,0 +1,120 @@
+/* cpu.h - the CPU backend: plan and run share these structs; nobody else looks inside.
+ *
+ * A plan is a list of phases. All threads walk it together with a barrier between phases:
+ *   PHASE_TOKENS  operations that treat each row alone (norm, rope, append, add, preparing a linear input):
+ *                 a thread takes some rows through all of them
+ *   PHASE_LINEAR  one or more linear layers of one input, with what was fused onto them: a residual added, or
+ *                 gate and up with their activation; threads take chunks of output rows
+ *   PHASE_ATTEND  one attention; threads take (row, head, tile of queries)
+ */
+#ifndef BACKEND_CPU_CPU_H
+#define BACKEND_CPU_CPU_H
+
+#include <stdatomic.h>
+
+#include "backend/backend.h"
+#include "backend/cpu/cpu_kernels.h"
+#include "base/arena.h"
+#include "base/thread.h"
+#include "kv/codecs/codec.h"
+
+extern const backend_api BACKEND_CPU;
+
+struct backend {
+    env env;
+    weft_act act;
+    cpu_kernels kernels;
+    thread_pool *pool;
+    uint32_t n_threads;
+};
+
+typedef enum phase_kind { PHASE_TOKENS, PHASE_LINEAR, PHASE_ATTEND } phase_kind;
+
+/* A step of PHASE_TOKENS: a graph value, or one of the backend's own. */
+typedef enum token_op_kind { TOKEN_VALUE, TOKEN_PREPARE, TOKEN_ROPES } token_op_kind;
+
+typedef struct token_op {
+    token_op_kind kind;
+    graph_id id;          /* the value; of PREPARE the input it prepares */
+    bool to_bf16, to_i16; /* of PREPARE: the forms that its readers want */
+} token_op;
+
+/* One linear layer of a phase. */
+typedef struct linear_op {
+    graph_id id;     /* the linear */
+    graph_id result; /* where its result is stored: itself, or the add it was fused with */
+    graph_id add;    /* residual, or 0 */
+    kernel_linear_fn *fn;
+    const float *bias; /* decoded, or NULL */
+} linear_op;
+
+typedef struct phase {
+    phase_kind kind;
+    uint32_t rows;     /* GRAPH_TOKENS or GRAPH_OUTPUTS */
+    uint32_t first, n; /* of token_ops or linear_ops */
+    graph_id id;       /* of ATTEND, or the glu fused onto the two linear_ops; else 0 */
+} phase;
+
+/* The buffers behind a kernel_input, each large enough for the widest input of a step. */
+typedef struct cpu_input {
+    float *f;
+    uint16_t *h;
+    int16_t *q;
+    float *scale, *sum;
+} cpu_input;
+
+/* What one thread needs for itself. */
+typedef struct cpu_scratch {
+    float *row;   /* [widest], a decoded weight row */
+    float *q;     /* [ATTEND_QUERIES, k_dim] */
+    float *s;     /* [ATTEND_QUERIES, KV_SPLIT] */
+    float *part;  /* [ATTEND_QUERIES, v_dim + 2]: o, then maximum and sum, of one split */
+    float *total; /* likewise, of all splits so far */
+} cpu_scratch;
+
+/* Queries (tokens times heads that share a key head) that go through a page together. */
+enum { ATTEND_QUERIES = 16 };
+
+struct backend_plan {
+    const graph *g;
+    backend_limits limits;
+    size_t n_bytes;
+    graph_slot *slots; /* [n_values] */
+    float *values;     /* [n_floats] */
+    const float *
+        *decoded;  /* [n_values], norm weights by their norm, biases by their weight; else NULL */
+    phase *phases; /* [n_phases] */
+    token_op *token_ops;
+    linear_op *linear_ops;
+    uint32_t n_phases, n_token_ops, n_linear_ops;
+    atomic_uint *next;    /* [n_phases * 2], the work that is not yet taken */
+    cpu_input input;      /* what PREPARE fills, for the linear layers of the next phase */
+    float *ropes;         /* [n_ropes][n_tokens, n_pairs, 2] behind one another */
+    size_t *rope_offsets; /* [n_ropes] */
+    cpu_scratch *scratch; /* [n_threads] */
+    float *parts;         /* [n_parts, part_stride]: splits computed apart and merged later */
+    uint32_t n_parts, part_stride;
+    arena arena; /* owns all of the above */
+};
+
+/* One run. */
+typedef struct cpu_run {
+    const backend *b;
+    backend_plan *p;
+    const backend_step *step;
+} cpu_run;
+
+weft_status cpu_plan(backend *b, const graph *g, const backend_limits *limits, backend_plan **plan,
+                     weft_error *err);
+void cpu_plan_free(backend *b, backend_plan *plan);
+
+/* Runs every phase, as one of the pool's threads. */
+void cpu_run_thread(void *user, uint32_t thread_i);
+
+/* The attention of phase_i, for one thread; has its own barrier where splits are merged. */
+void cpu_attend(const cpu_run *r, uint32_t phase_i, uint32_t thread_i);
+
+/* Storage of a value in this run. */
+float *cpu_data(const cpu_run *r, graph_id id);
+
+#endif

@@ -1,0 +1,347 @@
+/* plan.c - from a graph to phases: what runs together, what is fused, where values lie. */
+#include "backend/cpu/cpu.h"
+
+#include <string.h>
+
+#include "base/assert.h"
+#include "tensor/encoding.h"
+
+enum { CACHE_LINE = 64 };
+
+typedef struct planner {
+    backend *b;
+    backend_plan *p;
+    const graph *g;
+    uint32_t
+        *phase_of; /* [n_values], phase in which a value is written; UINT32_MAX: not yet planned */
+    uint32_t open; /* index of the PHASE_TOKENS that can still take operations, or UINT32_MAX */
+} planner;
+
+/* Cleared, aligned to a cache line; NULL when refused. */
+static void *take(backend_plan *p, size_t count, size_t size)
+{
+    size_t bytes;
+    if (!size_mul(count, size, &bytes) || bytes > SIZE_MAX - CACHE_LINE) return NULL;
+    unsigned char *block = arena_alloc(&p->arena, bytes + CACHE_LINE);
+    if (block == NULL) return NULL;
+    return block + (CACHE_LINE - (uintptr_t)block % CACHE_LINE) % CACHE_LINE;
+}
+
+static bool is_constant(graph_op op)
+{
+    return op == GRAPH_NONE || op == GRAPH_WEIGHT || op == GRAPH_INPUT;
+}
+
+static uint32_t count_uses(const graph *g, graph_id id)
+{
+    uint32_t uses = 0;
+    for (graph_id reader = id + 1; reader < g->n_values; reader++) {
+        for (uint32_t i = 0; i < GRAPH_INPUTS; i++) uses += g->values[reader].in[i] == id;
+    }
+    return uses;
+}
+
+static const tensor *weight_of(const graph *g, graph_id linear)
+{
+    return &g->tensors[g->values[g->values[linear].in[1]].i[0]];
+}
+
+static bool is_codes(const tensor *t)
+{
+    encoding_id id = t->encoding->id;
+    return id != ENCODING_ID_F32 && id != ENCODING_ID_F16 && id != ENCODING_ID_BF16;
+}
+
+static kernel_linear_fn *linear_fn(const backend *b, const tensor *t)
+{
+    bool bf16 = b->act == WEFT_ACT_BF16;
+    if (is_codes(t)) return bf16 ? b->kernels.linear_codes_q : b->kernels.linear_codes;
+    if (t->encoding->id == ENCODING_ID_F32) return b->kernels.linear_f32;
+    if (t->encoding->id == ENCODING_ID_F16) return b->kernels.linear_f16;
+    return bf16 ? b->kernels.linear_bf16_h : b->kernels.linear_bf16;
+}
+
+static uint32_t add_phase(planner *pl, phase_kind kind, uint32_t rows, uint32_t first)
+{
+    uint32_t i = pl->p->n_phases++;
+    pl->p->phases[i] = (phase){.kind = kind, .rows = rows, .first = first};
+    pl->open = kind == PHASE_TOKENS ? i : UINT32_MAX;
+    return i;
+}
+
+static void add_token_op(planner *pl, uint32_t rows, token_op op)
+{
+    backend_plan *p = pl->p;
+    if (pl->open == UINT32_MAX || p->phases[pl->open].rows != rows) {
+        add_phase(pl, PHASE_TOKENS, rows, p->n_token_ops);
+    }
+    p->token_ops[p->n_token_ops++] = op;
+    p->phases[pl->open].n++;
+    if (op.kind == TOKEN_VALUE) pl->phase_of[op.id] = pl->open;
+}
+
+/* Linear layers of the same input that follow one another. */
+static uint32_t collect_group(const graph *g, graph_id first, graph_id *group, uint32_t capacity)
+{
+    uint32_t n = 0;
+    for (graph_id id = first; id < g->n_values && n < capacity; id++) {
+        const graph_value *v = &g->values[id];
+        if (v->op == GRAPH_WEIGHT) continue;
+        if (v->op != GRAPH_LINEAR || v->in[0] != g->values[first].in[0]) break;
+        group[n++] = id;
+    }
+    return n;
+}
+
+/* The add that alone reads a linear and whose other side is there before the group runs; else 0. */
+static graph_id fusable_add(const planner *pl, graph_id linear, graph_id first, graph_id *residual)
+{
+    const graph *g = pl->g;
+    graph_id reader = graph_last_use(g, linear);
+    const graph_value *v = &g->values[reader];
+    if (v->op != GRAPH_ADD || count_uses(g, linear) != 1) return 0;
+    *residual = v->in[0] == linear ? v->in[1] : v->in[0];
+    return *residual < first && reader != g->output ? reader : 0;
+}
+
+static graph_id fusable_glu(const graph *g, const graph_id *group, uint32_t n)
+{
+    if (n != 2) return 0;
+    graph_id reader = graph_last_use(g, group[0]);
+    const graph_value *v = &g->values[reader];
+    bool ok = v->op == GRAPH_GLU && v->in[0] == group[0] && v->in[1] == group[1];
+    return ok && count_uses(g, group[0]) == 1 && count_uses(g, group[1]) == 1 ? reader : 0;
+}
+
+enum { GROUP_LIMIT = 16 };
+
+static void plan_linear(planner *pl, graph_id first)
+{
+    backend_plan *p = pl->p;
+    const graph *g = pl->g;
+    graph_id group[GROUP_LIMIT];
+    uint32_t n = collect_group(g, first, group, GROUP_LIMIT);
+    uint32_t rows = g->values[first].rows;
+    if (pl->b->act == WEFT_ACT_BF16) {
+        token_op op = {.kind = TOKEN_PREPARE, .id = g->values[first].in[0]};
+        for (uint32_t i = 0; i < n; i++) {
+            bool codes = is_codes(weight_of(g, group[i]));
+            op.to_i16 = op.to_i16 || codes;
+            op.to_bf16 = op.to_bf16 || !codes;
+        }
+        add_token_op(pl, rows, op);
+    }
+    uint32_t phase_i = add_phase(pl, PHASE_LINEAR, rows, p->n_linear_ops);
+    p->phases[phase_i].n = n;
+    graph_id glu = fusable_glu(g, group, n);
+    p->phases[phase_i].id = glu;
+    if (glu != 0) {
+        pl->phase_of[glu] = phase_i;
+        p->slots[glu].shares = group[0];
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        linear_op op = {
+            .id = group[i], .result = group[i], .fn = linear_fn(pl->b, weight_of(g, group[i]))};
+        graph_id residual = 0;
+        graph_id add = glu == 0 ? fusable_add(pl, group[i], first, &residual) : 0;
+        if (add != 0) {
+            op.result = add;
+            op.add = residual;
+            pl->phase_of[add] = phase_i;
+            p->slots[add].shares = group[i];
+        }
+        op.bias = p->decoded[g->values[group[i]].in[2]];
+        pl->phase_of[group[i]] = phase_i;
+        p->linear_ops[p->n_linear_ops++] = op;
+    }
+}
+
+/* Elementwise operations take the storage of an input that nobody reads afterwards. */
+static void share_input(planner *pl, graph_id id)
+{
+    const graph_value *v = &pl->g->values[id];
+    bool in_place = v->op == GRAPH_ADD || v->op == GRAPH_SCALE || v->op == GRAPH_ROPE ||
+                    v->op == GRAPH_RMS_NORM;
+    graph_id from = v->op == GRAPH_ADD ? v->in[1] : v->in[0];
+    if (!in_place || id == pl->g->output || is_constant(pl->g->values[from].op)) return;
+    if (graph_last_use(pl->g, from) == id && count_uses(pl->g, from) == 1) {
+        pl->p->slots[id].shares = from;
+    }
+}
+
+static void plan_phases(planner *pl)
+{
+    const graph *g = pl->g;
+    if (g->n_ropes != 0) add_token_op(pl, GRAPH_TOKENS, (token_op){.kind = TOKEN_ROPES});
+    for (graph_id id = 1; id < g->n_values; id++) {
+        graph_op op = g->values[id].op;
+        if (is_constant(op) || pl->phase_of[id] != UINT32_MAX) continue;
+        if (op == GRAPH_LINEAR) {
+            plan_linear(pl, id);
+        } else if (op == GRAPH_ATTEND) {
+            uint32_t i = add_phase(pl, PHASE_ATTEND, GRAPH_TOKENS, 0);
+            pl->p->phases[i].id = id;
+            pl->phase_of[id] = i;
+        } else {
+            share_input(pl, id);
+            add_token_op(pl, g->values[id].rows, (token_op){.kind = TOKEN_VALUE, .id = id});
+        }
+    }
+}
+
+/* A value is alive from the phase that writes it to the last that reads it: threads are apart within one. */
+static void set_lifetimes(planner *pl)
+{
+    graph_slot *slots = pl->p->slots;
+    for (graph_id id = 1; id < pl->g->n_values; id++) {
+        uint32_t at = pl->phase_of[id];
+        slots[id].start = slots[id].end = at == UINT32_MAX ? 0 : at;
+    }
+    for (graph_id id = 1; id < pl->g->n_values; id++) {
+        for (uint32_t i = 0; i < GRAPH_INPUTS; i++) {
+            graph_id in = pl->g->values[id].in[i];
+            uint32_t at = pl->phase_of[id];
+            if (in != 0 && at != UINT32_MAX && at > slots[in].end) slots[in].end = at;
+        }
+    }
+}
+
+/* Norm weights (with what is added to them) and biases as f32. */
+static bool decode_constants(backend_plan *p, const graph *g)
+{
+    for (graph_id id = 1; id < g->n_values; id++) {
+        const graph_value *v = &g->values[id];
+        graph_id w = v->op == GRAPH_RMS_NORM ? v->in[1] : v->op == GRAPH_LINEAR ? v->in[2] : 0;
+        if (w == 0) continue;
+        const tensor *t = &g->tensors[g->values[w].i[0]];
+        float *row = take(p, (size_t)t->n_cols, sizeof(float));
+        if (row == NULL) return false;
+        t->encoding->decode_row(t, 0, row);
+        if (v->op == GRAPH_RMS_NORM) {
+            for (uint64_t k = 0; k < t->n_cols; k++) row[k] += v->f[1];
+        }
+        p->decoded[v->op == GRAPH_RMS_NORM ? id : w] = row;
+    }
+    return true;
+}
+
+typedef struct sizes {
+    size_t input; /* floats of the largest linear input */
+    uint32_t widest, k_dim, v_dim;
+    size_t ropes;
+} sizes;
+
+static sizes measure(const backend_plan *p)
+{
+    const graph *g = p->g;
+    sizes s = {0};
+    for (graph_id id = 1; id < g->n_values; id++) {
+        const graph_value *v = &g->values[id];
+        if (v->cols > s.widest) s.widest = v->cols;
+        if (v->op == GRAPH_LINEAR) {
+            size_t rows = v->rows == GRAPH_TOKENS ? p->limits.n_tokens : p->limits.n_outputs;
+            size_t size = rows * g->values[v->in[0]].cols;
+            if (size > s.input) s.input = size;
+        } else if (v->op == GRAPH_KV_APPEND) {
+            uint32_t k_dim = g->values[v->in[0]].cols / v->i[1];
+            uint32_t v_dim = v->cols / v->i[1];
+            if (k_dim > s.k_dim) s.k_dim = k_dim;
+            if (v_dim > s.v_dim) s.v_dim = v_dim;
+        }
+    }
+    for (uint32_t i = 0; i < g->n_ropes; i++) {
+        p->rope_offsets[i] = s.ropes;
+        s.ropes += (size_t)p->limits.n_tokens * g->ropes[i].n_pairs * 2;
+    }
+    return s;
+}
+
+static bool take_buffers(backend *b, backend_plan *p, sizes s)
+{
+    size_t n_splits = (size_t)p->limits.context / KV_SPLIT + 2;
+    p->part_stride = s.v_dim + 2;
+    p->n_parts =
+        b->n_threads == 1 ? 0 : (uint32_t)(2 * (size_t)b->n_threads * ATTEND_QUERIES * n_splits);
+    p->parts = take(p, (size_t)p->n_parts * p->part_stride, sizeof(float));
+    p->ropes = take(p, s.ropes, sizeof(float));
+    p->scratch = take(p, b->n_threads, sizeof(cpu_scratch));
+    p->next = take(p, (size_t)p->n_phases * 2, sizeof(atomic_uint));
+    bool ok = p->parts && p->ropes && p->scratch && p->next;
+    if (b->act == WEFT_ACT_BF16 && ok) {
+        size_t n_blocks = s.input / KERNEL_BLOCK + 1;
+        p->input.f = take(p, s.input, sizeof(float));
+        p->input.h = take(p, s.input, sizeof(uint16_t));
+        p->input.q = take(p, s.input, sizeof(int16_t));
+        p->input.scale = take(p, n_blocks, sizeof(float));
+        p->input.sum = take(p, n_blocks, sizeof(float));
+        ok = p->input.f && p->input.h && p->input.q && p->input.scale && p->input.sum;
+    }
+    for (uint32_t i = 0; i < b->n_threads && ok; i++) {
+        cpu_scratch *c = &p->scratch[i];
+        c->row = take(p, size_align(s.widest, CACHE_LINE), sizeof(float));
+        c->q = take(p, (size_t)ATTEND_QUERIES * s.k_dim, sizeof(float));
+        c->s = take(p, (size_t)ATTEND_QUERIES * KV_SPLIT, sizeof(float));
+        c->part = take(p, (size_t)ATTEND_QUERIES * p->part_stride, sizeof(float));
+        c->total = take(p, (size_t)ATTEND_QUERIES * p->part_stride, sizeof(float));
+        ok = c->row && c->q && c->s && c->part && c->total;
+    }
+    return ok;
+}
+
+static weft_status build(backend *b, backend_plan *p, weft_error *err)
+{
+    const graph *g = p->g;
+    size_t n = g->n_values;
+    p->slots = take(p, n, sizeof(graph_slot));
+    p->decoded = take(p, n, sizeof(float *));
+    p->phases = take(p, 2 * n + 2, sizeof(phase));
+    p->token_ops = take(p, 2 * n + 2, sizeof(token_op));
+    p->linear_ops = take(p, n, sizeof(linear_op));
+    p->rope_offsets = take(p, g->n_ropes + 1, sizeof(size_t));
+    planner pl = {.b = b, .p = p, .g = g, .open = UINT32_MAX};
+    pl.phase_of = take(p, n, sizeof(uint32_t));
+    bool ok =
+        p->slots && p->decoded && p->phases && p->token_ops && p->linear_ops && p->rope_offsets;
+    if (!ok || pl.phase_of == NULL || !decode_constants(p, g)) {
+        return err_set(err, WEFT_NOMEM, "out of memory for a plan");
+    }
+    memset(pl.phase_of, 0xff, n * sizeof(uint32_t));
+    plan_phases(&pl);
+    set_lifetimes(&pl);
+    size_t n_floats = 0;
+    weft_status status =
+        graph_place(g, p->limits.n_tokens, p->limits.n_outputs, p->slots, &n_floats, err);
+    if (status != WEFT_OK) return status;
+    p->values = take(p, n_floats, sizeof(float));
+    if (p->values == NULL || !take_buffers(b, p, measure(p))) {
+        return err_set(err, WEFT_NOMEM, "out of memory for a plan of %u tokens",
+                       p->limits.n_tokens);
+    }
+    return WEFT_OK;
+}
+
+weft_status cpu_plan(backend *b, const graph *g, const backend_limits *limits, backend_plan **plan,
+                     weft_error *err)
+{
+    *plan = NULL;
+    backend_plan *p = mem_alloc_zero(b->env.allocator, sizeof *p);
+    if (p == NULL) return err_set(err, WEFT_NOMEM, "out of memory for a plan");
+    p->g = g;
+    p->limits = *limits;
+    arena_init(&p->arena, b->env.allocator, 0);
+    weft_status status = build(b, p, err);
+    p->n_bytes = p->arena.taken;
+    if (status != WEFT_OK) {
+        cpu_plan_free(b, p);
+        return status;
+    }
+    *plan = p;
+    return WEFT_OK;
+}
+
+void cpu_plan_free(backend *b, backend_plan *plan)
+{
+    if (plan == NULL) return;
+    arena_deinit(&plan->arena);
+    mem_free(b->env.allocator, plan, sizeof *plan);
+}
