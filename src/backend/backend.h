@@ -49,7 +49,7 @@ typedef struct backend_api {
     /* Asked at load, never per step: UNSUPPORTED names the operation or the tensor and its encoding. */
     weft_status (*supports)(const backend *b, const graph *g, weft_error *err);
 
-    /* Memory for pages, where kernels can reach it; cleared. NULL when refused. */
+    /* Memory for pages, where kernels can reach it; not cleared. NULL when refused. */
     void *(*alloc)(backend *b, size_t n_bytes);
     void (*release)(backend *b, void *block, size_t n_bytes);
     void (*copy)(backend *b, void *to, const void *from, size_t n_bytes);

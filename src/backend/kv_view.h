@@ -13,6 +13,13 @@
 /* Stable: rows of kv/layouts/layouts.def. */
 typedef enum kv_layout_id { KV_LAYOUT_FULL = 1, KV_LAYOUT_WINDOW = 2 } kv_layout_id;
 
+/* What a layer needs, before anything is known of codecs: a model states it, kv/ turns it into a geometry. */
+typedef struct kv_layer {
+    uint8_t layout; /* kv_layout_id */
+    uint32_t n_heads, k_dim, v_dim;
+    uint32_t window; /* positions a query sees, itself included; 0 for full */
+} kv_layer;
+
 /* What a layer stores; equal for all sequences of an engine that were given the same codecs. */
 typedef struct kv_geometry {
     uint8_t layout;           /* kv_layout_id */

@@ -53,7 +53,7 @@ static weft_status cpu_supports(const backend *b, const graph *g, weft_error *er
 
 static void *cpu_alloc(backend *b, size_t n_bytes)
 {
-    return mem_alloc_zero(b->env.allocator, n_bytes);
+    return mem_alloc(b->env.allocator, n_bytes);
 }
 
 static void cpu_release(backend *b, void *block, size_t n_bytes)

@@ -79,7 +79,7 @@ static weft_status ref_supports(const backend *b, const graph *g, weft_error *er
 
 static void *ref_alloc(backend *b, size_t n_bytes)
 {
-    return mem_alloc_zero(b->env.allocator, n_bytes);
+    return mem_alloc(b->env.allocator, n_bytes);
 }
 
 static void ref_release(backend *b, void *block, size_t n_bytes)

@@ -1,0 +1,540 @@
+/* simd_avx2.h - the vector words that the vec_*.h loops are written in, for AVX2, FMA and F16C.
+ *
+ * simd_avx512.h defines the same words. vf: VL floats. vi: VL 32-bit integers. vw: one block of 32 16-bit
+ * integers. All loads and stores take any alignment. Everything is static: the copy of an external inline that
+ * the linker keeps may be one that this processor cannot run. */
+#ifndef BACKEND_CPU_SIMD_AVX2_H
+#define BACKEND_CPU_SIMD_AVX2_H
+
+#include <immintrin.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#define INLINE static inline __attribute__((always_inline, unused))
+
+/* Floats of a vector; columns of a block; rows and tokens of a dense tile; tokens of a tile of codes. */
+enum { VL = 8, VW = 32, DENSE_TOKENS = 3, CODE_TOKENS = 8 };
+
+typedef __m256 vf;
+typedef __m256i vi;
+
+typedef struct vw {
+    __m256i lo, hi; /* columns 0..15, 16..31 */
+} vw;
+
+INLINE void v_prefetch(const void *at)
+{
+    _mm_prefetch((const char *)at, _MM_HINT_T0);
+}
+
+/* ---- floats */
+
+INLINE vf vf_zero(void)
+{
+    return _mm256_setzero_ps();
+}
+
+INLINE vf vf_set1(float value)
+{
+    return _mm256_set1_ps(value);
+}
+
+INLINE vf vf_load(const float *at)
+{
+    return _mm256_loadu_ps(at);
+}
+
+INLINE void vf_store(float *at, vf a)
+{
+    _mm256_storeu_ps(at, a);
+}
+
+/* All ones in the first n lanes. */
+INLINE vi v_mask(uint32_t n)
+{
+    vi lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), lane);
+}
+
+/* The first n < VL; the rest is 0. */
+INLINE vf vf_load_part(const float *at, uint32_t n)
+{
+    return _mm256_maskload_ps(at, v_mask(n));
+}
+
+INLINE void vf_store_part(float *at, vf a, uint32_t n)
+{
+    _mm256_maskstore_ps(at, v_mask(n), a);
+}
+
+INLINE vf vf_load_bf16(const void *at)
+{
+    __m128i half = _mm_loadu_si128((const __m128i *)at);
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
+}
+
+INLINE vf vf_load_f16(const void *at)
+{
+    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)at));
+}
+
+INLINE vf vf_add(vf a, vf b)
+{
+    return _mm256_add_ps(a, b);
+}
+
+INLINE vf vf_sub(vf a, vf b)
+{
+    return _mm256_sub_ps(a, b);
+}
+
+INLINE vf vf_mul(vf a, vf b)
+{
+    return _mm256_mul_ps(a, b);
+}
+
+INLINE vf vf_div(vf a, vf b)
+{
+    return _mm256_div_ps(a, b);
+}
+
+/* a b + c, rounded once. */
+INLINE vf vf_fma(vf a, vf b, vf c)
+{
+    return _mm256_fmadd_ps(a, b, c);
+}
+
+/* a > b ? a : b, so b where one is not a number. */
+INLINE vf vf_max(vf a, vf b)
+{
+    return _mm256_max_ps(a, b);
+}
+
+INLINE vf vf_min(vf a, vf b)
+{
+    return _mm256_min_ps(a, b);
+}
+
+/* a - b in even lanes, a + b in odd ones. */
+INLINE vf vf_addsub(vf a, vf b)
+{
+    return _mm256_addsub_ps(a, b);
+}
+
+/* Pairs of lanes: (even, even), (odd, odd), (odd, even). */
+INLINE vf vf_dup_even(vf a)
+{
+    return _mm256_moveldup_ps(a);
+}
+
+INLINE vf vf_dup_odd(vf a)
+{
+    return _mm256_movehdup_ps(a);
+}
+
+INLINE vf vf_swap(vf a)
+{
+    return _mm256_permute_ps(a, 0xb1);
+}
+
+/* at [VL, 2] -> its two columns. */
+INLINE void vf_load_pairs(const float *at, vf *first, vf *second)
+{
+    vf a = _mm256_loadu_ps(at);
+    vf b = _mm256_loadu_ps(at + VL);
+    vf low = _mm256_permute2f128_ps(a, b, 0x20);
+    vf high = _mm256_permute2f128_ps(a, b, 0x31);
+    *first = _mm256_shuffle_ps(low, high, 0x88);
+    *second = _mm256_shuffle_ps(low, high, 0xdd);
+}
+
+/* a where x is -INFINITY, else b. */
+INLINE vf vf_where_masked(vf x, vf a, vf b)
+{
+    return _mm256_blendv_ps(b, a, _mm256_cmp_ps(x, _mm256_set1_ps(-__builtin_inff()), _CMP_EQ_OQ));
+}
+
+/* Lane i of the result: the sum of a[i], as ((0+2)+(1+3)) + ((4+6)+(5+7)). */
+INLINE vf vf_tree(const vf a[VL])
+{
+    vf quad[2];
+    for (int i = 0; i < 2; i++) {
+        const vf *p = a + 4 * i;
+        vf x = _mm256_add_ps(_mm256_unpacklo_ps(p[0], p[1]), _mm256_unpackhi_ps(p[0], p[1]));
+        vf y = _mm256_add_ps(_mm256_unpacklo_ps(p[2], p[3]), _mm256_unpackhi_ps(p[2], p[3]));
+        __m256d xd = _mm256_castps_pd(x);
+        __m256d yd = _mm256_castps_pd(y);
+        quad[i] = _mm256_add_ps(_mm256_castpd_ps(_mm256_unpacklo_pd(xd, yd)),
+                                _mm256_castpd_ps(_mm256_unpackhi_pd(xd, yd)));
+    }
+    return _mm256_add_ps(_mm256_permute2f128_ps(quad[0], quad[1], 0x20),
+                         _mm256_permute2f128_ps(quad[0], quad[1], 0x31));
+}
+
+/* One sum in the order of vf_tree. */
+INLINE float vf_sum(vf a)
+{
+    vf x = _mm256_add_ps(a, _mm256_permute_ps(a, 0x4e));
+    x = _mm256_add_ps(x, _mm256_permute_ps(x, 0xb1));
+    __m128 low = _mm256_castps256_ps128(x);
+    return _mm_cvtss_f32(_mm_add_ss(low, _mm256_extractf128_ps(x, 1)));
+}
+
+/* Sum of squares of n numbers in double; lane i holds those whose index is i modulo 8. */
+INLINE double v_square_sum(const float *x, uint32_t n)
+{
+    __m256d low = _mm256_setzero_pd();
+    __m256d high = _mm256_setzero_pd();
+    for (uint32_t i = 0; i < n; i += VL) {
+        vf v = n - i >= VL ? vf_load(x + i) : vf_load_part(x + i, n - i);
+        __m256d a = _mm256_cvtps_pd(_mm256_castps256_ps128(v));
+        __m256d b = _mm256_cvtps_pd(_mm256_extractf128_ps(v, 1));
+        low = _mm256_fmadd_pd(a, a, low);
+        high = _mm256_fmadd_pd(b, b, high);
+    }
+    double lane[4];
+    _mm256_storeu_pd(lane, _mm256_add_pd(low, high));
+    return (lane[0] + lane[1]) + (lane[2] + lane[3]);
+}
+
+/* ---- integers */
+
+INLINE vi vi_zero(void)
+{
+    return _mm256_setzero_si256();
+}
+
+INLINE vi vi_set1(int32_t value)
+{
+    return _mm256_set1_epi32(value);
+}
+
+INLINE vi vi_load(const void *at)
+{
+    return _mm256_loadu_si256((const __m256i *)at);
+}
+
+INLINE void vi_store(void *at, vi a)
+{
+    _mm256_storeu_si256((__m256i *)at, a);
+}
+
+INLINE vi vi_of(vf a)
+{
+    return _mm256_castps_si256(a);
+}
+
+INLINE vf vf_of(vi a)
+{
+    return _mm256_castsi256_ps(a);
+}
+
+/* To the nearest integer, ties to even. */
+INLINE vi vi_round(vf a)
+{
+    return _mm256_cvtps_epi32(a);
+}
+
+INLINE vf vf_from_int(vi a)
+{
+    return _mm256_cvtepi32_ps(a);
+}
+
+INLINE vi vi_add(vi a, vi b)
+{
+    return _mm256_add_epi32(a, b);
+}
+
+INLINE vi vi_sub(vi a, vi b)
+{
+    return _mm256_sub_epi32(a, b);
+}
+
+INLINE vi vi_and(vi a, vi b)
+{
+    return _mm256_and_si256(a, b);
+}
+
+INLINE vi vi_or(vi a, vi b)
+{
+    return _mm256_or_si256(a, b);
+}
+
+INLINE vi vi_xor(vi a, vi b)
+{
+    return _mm256_xor_si256(a, b);
+}
+
+INLINE vi vi_srl(vi a, int n)
+{
+    return _mm256_srli_epi32(a, n);
+}
+
+INLINE vi vi_sra(vi a, int n)
+{
+    return _mm256_srai_epi32(a, n);
+}
+
+INLINE vi vi_sll(vi a, int n)
+{
+    return _mm256_slli_epi32(a, n);
+}
+
+INLINE vi vi_max(vi a, vi b)
+{
+    return _mm256_max_epi32(a, b);
+}
+
+/* a > b ? x : y. */
+INLINE vi vi_if_greater(vi a, vi b, vi x, vi y)
+{
+    return _mm256_blendv_epi8(y, x, _mm256_cmpgt_epi32(a, b));
+}
+
+INLINE int32_t vi_top(vi a)
+{
+    __m128i x = _mm_max_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
+    x = _mm_max_epi32(x, _mm_shuffle_epi32(x, 0x4e));
+    x = _mm_max_epi32(x, _mm_shuffle_epi32(x, 0xb1));
+    return _mm_cvtsi128_si32(x);
+}
+
+INLINE int32_t vi_total(vi a)
+{
+    __m128i x = _mm_add_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
+    x = _mm_add_epi32(x, _mm_shuffle_epi32(x, 0x4e));
+    x = _mm_add_epi32(x, _mm_shuffle_epi32(x, 0xb1));
+    return _mm_cvtsi128_si32(x);
+}
+
+INLINE uint64_t vi_xor_words(vi a)
+{
+    uint64_t word[4];
+    vi_store(word, a);
+    return word[0] ^ word[1] ^ word[2] ^ word[3];
+}
+
+/* The low halves of VL lanes that hold 0 .. 65535. */
+INLINE void vi_store_u16(uint16_t *at, vi a)
+{
+    vi packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(a, a), 0x08);
+    _mm_storeu_si128((__m128i *)at, _mm256_castsi256_si128(packed));
+}
+
+/* VL lanes that hold -32768 .. 32767. */
+INLINE void vi_store_i16(int16_t *at, vi a)
+{
+    vi packed = _mm256_permute4x64_epi64(_mm256_packs_epi32(a, a), 0x08);
+    _mm_storeu_si128((__m128i *)at, _mm256_castsi256_si128(packed));
+}
+
+/* Lane i of the result: the sum of a[i]. */
+INLINE vi vi_tree(const vi a[VL])
+{
+    vi quad[2];
+    for (int i = 0; i < 2; i++) {
+        const vi *p = a + 4 * i;
+        vi x = vi_add(_mm256_unpacklo_epi32(p[0], p[1]), _mm256_unpackhi_epi32(p[0], p[1]));
+        vi y = vi_add(_mm256_unpacklo_epi32(p[2], p[3]), _mm256_unpackhi_epi32(p[2], p[3]));
+        quad[i] = vi_add(_mm256_unpacklo_epi64(x, y), _mm256_unpackhi_epi64(x, y));
+    }
+    return vi_add(_mm256_permute2x128_si256(quad[0], quad[1], 0x20),
+                  _mm256_permute2x128_si256(quad[0], quad[1], 0x31));
+}
+
+/* sum + the products of pairs of 16-bit numbers. */
+INLINE vi vi_dot(vi sum, vi a, vi b)
+{
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(a, b));
+}
+
+/* rows [8, 8] of 32 bits -> columns. */
+INLINE void v_transpose(const vi row[8], vi column[8])
+{
+    vi quad[8];
+    for (int i = 0; i < 2; i++) {
+        const vi *p = row + 4 * i;
+        vi a = _mm256_unpacklo_epi32(p[0], p[1]);
+        vi b = _mm256_unpackhi_epi32(p[0], p[1]);
+        vi c = _mm256_unpacklo_epi32(p[2], p[3]);
+        vi d = _mm256_unpackhi_epi32(p[2], p[3]);
+        quad[4 * i + 0] = _mm256_unpacklo_epi64(a, c);
+        quad[4 * i + 1] = _mm256_unpackhi_epi64(a, c);
+        quad[4 * i + 2] = _mm256_unpacklo_epi64(b, d);
+        quad[4 * i + 3] = _mm256_unpackhi_epi64(b, d);
+    }
+    for (int i = 0; i < 4; i++) {
+        column[i] = _mm256_permute2x128_si256(quad[i], quad[4 + i], 0x20);
+        column[4 + i] = _mm256_permute2x128_si256(quad[i], quad[4 + i], 0x31);
+    }
+}
+
+/* rows [VL, 8] -> columns [8, VL]. */
+INLINE void v_transpose_8(const float *rows, float *columns)
+{
+    vi row[8];
+    vi column[8];
+    for (int i = 0; i < 8; i++) row[i] = vi_load(rows + 8 * i);
+    v_transpose(row, column);
+    for (int i = 0; i < 8; i++) vi_store(columns + 8 * i, column[i]);
+}
+
+/* ---- blocks of 32 columns */
+
+INLINE vw vw_load(const int16_t *at)
+{
+    return (vw){vi_load(at), vi_load(at + 16)};
+}
+
+/* Sums of the products of VL runs of columns. */
+INLINE vi vw_dot(vw a, vw b)
+{
+    return _mm256_add_epi32(_mm256_madd_epi16(a.lo, b.lo), _mm256_madd_epi16(a.hi, b.hi));
+}
+
+/* The same of columns 0..15 (half 0) or 16..31. */
+INLINE vi vw_dot_half(vw a, vw b, int half)
+{
+    return half == 0 ? _mm256_madd_epi16(a.lo, b.lo) : _mm256_madd_epi16(a.hi, b.hi);
+}
+
+/* Blocks of VL rows -> the 16 pairs of columns, each of VL rows: out [16, VL]. */
+INLINE void vw_interleave(const vw a[VL], int32_t *out)
+{
+    vi row[VL];
+    vi column[VL];
+    for (int i = 0; i < VL; i++) row[i] = a[i].lo;
+    v_transpose(row, column);
+    for (int i = 0; i < VL; i++) vi_store(out + i * VL, column[i]);
+    for (int i = 0; i < VL; i++) row[i] = a[i].hi;
+    v_transpose(row, column);
+    for (int i = 0; i < VL; i++) vi_store(out + (VL + i) * VL, column[i]);
+}
+
+INLINE void vw_to_float(vw a, vf out[VW / VL])
+{
+    out[0] = vf_from_int(_mm256_cvtepi16_epi32(_mm256_castsi256_si128(a.lo)));
+    out[1] = vf_from_int(_mm256_cvtepi16_epi32(_mm256_extracti128_si256(a.lo, 1)));
+    out[2] = vf_from_int(_mm256_cvtepi16_epi32(_mm256_castsi256_si128(a.hi)));
+    out[3] = vf_from_int(_mm256_cvtepi16_epi32(_mm256_extracti128_si256(a.hi, 1)));
+}
+
+INLINE vw vw_u8(const unsigned char *at)
+{
+    return (vw){_mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)(const void *)at)),
+                _mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)(const void *)(at + 16)))};
+}
+
+INLINE vw vw_s8(const unsigned char *at)
+{
+    return (vw){_mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)at)),
+                _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)(at + 16)))};
+}
+
+/* 16 bytes: columns 0..15 in the low nibbles, 16..31 in the high ones. */
+INLINE vw vw_nibbles(const unsigned char *at)
+{
+    vi bytes = _mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)(const void *)at));
+    return (vw){_mm256_and_si256(bytes, _mm256_set1_epi16(15)), _mm256_srli_epi16(bytes, 4)};
+}
+
+INLINE vw vw_and(vw a, int16_t mask)
+{
+    vi m = _mm256_set1_epi16(mask);
+    return (vw){_mm256_and_si256(a.lo, m), _mm256_and_si256(a.hi, m)};
+}
+
+INLINE vw vw_or(vw a, vw b)
+{
+    return (vw){_mm256_or_si256(a.lo, b.lo), _mm256_or_si256(a.hi, b.hi)};
+}
+
+INLINE vw vw_srl(vw a, uint32_t n)
+{
+    __m128i count = _mm_cvtsi32_si128((int)n);
+    return (vw){_mm256_srl_epi16(a.lo, count), _mm256_srl_epi16(a.hi, count)};
+}
+
+INLINE vw vw_sll(vw a, uint32_t n)
+{
+    __m128i count = _mm_cvtsi32_si128((int)n);
+    return (vw){_mm256_sll_epi16(a.lo, count), _mm256_sll_epi16(a.hi, count)};
+}
+
+INLINE vw vw_minus(vw a, int16_t value)
+{
+    vi v = _mm256_set1_epi16(value);
+    return (vw){_mm256_sub_epi16(a.lo, v), _mm256_sub_epi16(a.hi, v)};
+}
+
+/* value where the bit of the column is set. */
+INLINE vw vw_where_bit(uint32_t bits, int16_t value)
+{
+    vi bit = _mm256_setr_epi16(1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384,
+                               INT16_MIN);
+    vi v = _mm256_set1_epi16(value);
+    vi low = _mm256_and_si256(_mm256_set1_epi16((int16_t)(uint16_t)bits), bit);
+    vi high = _mm256_and_si256(_mm256_set1_epi16((int16_t)(uint16_t)(bits >> 16)), bit);
+    return (vw){_mm256_and_si256(_mm256_cmpeq_epi16(low, bit), v),
+                _mm256_and_si256(_mm256_cmpeq_epi16(high, bit), v)};
+}
+
+/* 8 columns of a bit stream: the 16 bits around each, from a run of 16 bytes that starts skip bytes early. */
+INLINE __m128i v_window(uint32_t bits, uint32_t skip)
+{
+    unsigned char at[16];
+    for (uint32_t i = 0; i < 8; i++) {
+        uint32_t first = i * bits / 8;
+        uint32_t last = (i * bits + bits - 1) / 8;
+        at[2 * i] = (unsigned char)(skip + first);
+        at[2 * i + 1] = (unsigned char)(last > first ? skip + last : 0x80);
+    }
+    __m128i v;
+    memcpy(&v, at, sizeof v);
+    return v;
+}
+
+/* What brings each of the 8 codes to the top of its 16 bits, as a factor. */
+INLINE __m128i v_lift(uint32_t bits)
+{
+    uint16_t factor[8];
+    for (uint32_t i = 0; i < 8; i++) factor[i] = (uint16_t)(1u << (16 - bits - i * bits % 8));
+    __m128i v;
+    memcpy(&v, factor, sizeof v);
+    return v;
+}
+
+/* 32 codes of 2 to 6 bits (a constant), 4 * bits bytes: not a byte beyond them is read. */
+INLINE vw vw_bits(const unsigned char *at, uint32_t bits)
+{
+    uint32_t bytes = 4 * bits;
+    __m128i run[4];
+    uint32_t skip[4];
+    if (bytes <= 16) {
+        __m128i all = _mm_setzero_si128();
+        memcpy(&all, at, bytes);
+        for (uint32_t i = 0; i < 4; i++) {
+            run[i] = all;
+            skip[i] = i * bits;
+        }
+    } else {
+        for (uint32_t i = 0; i < 4; i++) {
+            uint32_t from = i * bits < bytes - 16 ? i * bits : bytes - 16;
+            run[i] = _mm_loadu_si128((const __m128i *)(const void *)(at + from));
+            skip[i] = i * bits - from;
+        }
+    }
+    vi lift = _mm256_broadcastsi128_si256(v_lift(bits));
+    vi part[2];
+    for (uint32_t i = 0; i < 2; i++) {
+        vi bytes_of = bytes <= 16 ? _mm256_broadcastsi128_si256(run[0])
+                                  : _mm256_set_m128i(run[2 * i + 1], run[2 * i]);
+        vi window = _mm256_set_m128i(v_window(bits, skip[2 * i + 1]), v_window(bits, skip[2 * i]));
+        vi code = _mm256_mullo_epi16(_mm256_shuffle_epi8(bytes_of, window), lift);
+        part[i] = _mm256_srli_epi16(code, 16 - (int)bits);
+    }
+    return (vw){part[0], part[1]};
+}
+
+#endif

@@ -1,0 +1,53 @@
+/* config.h - what every layer of an engine's sequences stores: layers of the model and a codec spec, turned into
+ * geometries, page classes and table sizes. */
+#ifndef KV_CONFIG_H
+#define KV_CONFIG_H
+
+#include "backend/kv_view.h"
+#include "base/arena.h"
+#include "base/err.h"
+#include "kv/codecs/codec.h"
+#include "kv/layouts/layout.h"
+
+enum { KV_PAGE_TOKENS = 64 };
+
+/* Codecs of the two sides. */
+typedef struct kv_spec {
+    const kv_codec *k, *v;
+} kv_spec;
+
+/* "NAME", "k=NAME,v=NAME" in either order; NULL text: fallback for both. ARGUMENT names what is not known. */
+weft_status kv_spec_parse(const char *text, const char *fallback, kv_spec *spec, weft_error *err);
+
+/* "bf16" or "k=bf16,v=f16". */
+void kv_spec_print(const kv_spec *spec, char *text, size_t capacity);
+
+/* Bounds a config is made for. */
+typedef struct kv_bounds {
+    uint32_t context;     /* most positions of a sequence */
+    uint32_t most_append; /* most positions a sequence gains in one step */
+    uint32_t page_tokens; /* a power of two in 16..256 */
+} kv_bounds;
+
+typedef struct kv_config {
+    kv_geometry *geometries;   /* [n_layers] */
+    const kv_layout **layouts; /* [n_layers] */
+    uint32_t *n_slots;         /* [n_layers] */
+    uint32_t *class_of;        /* [n_layers], index of its page size */
+    size_t *class_bytes;       /* [n_classes], ascending by first use */
+    uint32_t n_layers, n_classes;
+    uint32_t slots_total; /* sum of n_slots */
+    kv_bounds bounds;
+} kv_config;
+
+/* Everything lives in a, NOMEM otherwise; LIMIT when a page cannot be counted. */
+weft_status kv_config_init(kv_config *c, arena *a, const kv_layer *layers, uint32_t n_layers,
+                           const kv_spec *spec, const kv_bounds *bounds, weft_error *err);
+
+/* Pages of each class that a sequence of at most n_positions ever holds: need [n_classes]. */
+void kv_config_need(const kv_config *c, uint32_t n_positions, uint32_t *need);
+
+/* Bytes of those pages. */
+uint64_t kv_config_bytes(const kv_config *c, uint32_t n_positions);
+
+#endif

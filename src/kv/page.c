@@ -1,0 +1,170 @@
+/* page.c - the page pool.
+ *
+ * Invariants, per class: taken <= reserved <= held; and over all: sum of held bytes <= budget. */
+#include "kv/page.h"
+
+#include "base/assert.h"
+
+typedef struct page_class {
+    size_t bytes;
+    unsigned char **free; /* [capacity], the first n_free */
+    uint32_t capacity, n_free;
+    uint32_t reserved, held, taken;
+} page_class;
+
+struct kv_pool {
+    const weft_allocator *allocator;
+    const backend_api *api;
+    backend *b;
+    uint64_t budget, bytes_held, bytes_reserved, bytes_taken;
+    uint32_t n_classes;
+    page_class *classes;
+};
+
+weft_status kv_pool_create(const weft_allocator *allocator, const backend_api *api, backend *b,
+                           const kv_config *config, uint64_t budget, kv_pool **pool,
+                           weft_error *err)
+{
+    *pool = NULL;
+    kv_pool *p = mem_alloc_zero(allocator, sizeof *p);
+    if (p == NULL) return err_set(err, WEFT_NOMEM, "out of memory for the page pool");
+    p->allocator = allocator;
+    p->api = api;
+    p->b = b;
+    p->budget = budget;
+    p->classes = mem_alloc_zero(allocator, config->n_classes * sizeof *p->classes);
+    bool ok = p->classes != NULL || config->n_classes == 0;
+    if (ok) p->n_classes = config->n_classes;
+    for (uint32_t i = 0; i < config->n_classes && ok; i++) {
+        page_class *c = &p->classes[i];
+        c->bytes = config->class_bytes[i];
+        uint64_t most = budget / c->bytes;
+        c->capacity = most > UINT32_MAX / 2 ? UINT32_MAX / 2 : (uint32_t)most;
+        if (c->capacity == 0) continue;
+        c->free = mem_alloc(allocator, c->capacity * sizeof *c->free);
+        ok = c->free != NULL;
+    }
+    if (!ok) {
+        kv_pool_destroy(p);
+        return err_set(err, WEFT_NOMEM, "out of memory for the page pool");
+    }
+    *pool = p;
+    return WEFT_OK;
+}
+
+static void release_free(kv_pool *p, page_class *c, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        p->api->release(p->b, c->free[--c->n_free], c->bytes);
+        c->held--;
+        p->bytes_held -= c->bytes;
+    }
+}
+
+void kv_pool_destroy(kv_pool *pool)
+{
+    if (pool == NULL) return;
+    for (uint32_t i = 0; i < pool->n_classes; i++) {
+        page_class *c = &pool->classes[i];
+        ASSERT(c->taken == 0);
+        release_free(pool, c, c->n_free);
+        mem_free(pool->allocator, c->free, c->capacity * sizeof *c->free);
+    }
+    mem_free(pool->allocator, pool->classes, pool->n_classes * sizeof *pool->classes);
+    mem_free(pool->allocator, pool, sizeof *pool);
+}
+
+/* Pages that nobody was promised go, until n_bytes fit beside the rest. */
+static void make_room(kv_pool *p, uint64_t n_bytes)
+{
+    for (uint32_t i = 0; i < p->n_classes && p->budget - p->bytes_held < n_bytes; i++) {
+        page_class *c = &p->classes[i];
+        uint32_t spare = c->held - c->reserved;
+        if (spare > c->n_free) spare = c->n_free;
+        while (spare > 0 && p->budget - p->bytes_held < n_bytes) {
+            release_free(p, c, 1);
+            spare--;
+        }
+    }
+    ASSERT(p->budget - p->bytes_held >= n_bytes);
+}
+
+static bool hold(kv_pool *p, page_class *c)
+{
+    while (c->held < c->reserved) {
+        make_room(p, c->bytes);
+        unsigned char *page = p->api->alloc(p->b, c->bytes);
+        if (page == NULL) return false;
+        c->free[c->n_free++] = page;
+        c->held++;
+        p->bytes_held += c->bytes;
+    }
+    return true;
+}
+
+weft_status kv_pool_reserve(kv_pool *pool, const uint32_t *need, weft_error *err)
+{
+    uint64_t bytes = 0;
+    uint64_t pages = 0;
+    for (uint32_t i = 0; i < pool->n_classes; i++) {
+        bytes += (uint64_t)need[i] * pool->classes[i].bytes;
+        pages += need[i];
+    }
+    if (bytes > pool->budget - pool->bytes_reserved) {
+        return err_set(err, WEFT_LIMIT,
+                       "the request needs %llu pages of %llu bytes in all, %llu bytes are left",
+                       (unsigned long long)pages, (unsigned long long)bytes,
+                       (unsigned long long)(pool->budget - pool->bytes_reserved));
+    }
+    bool ok = true;
+    for (uint32_t i = 0; i < pool->n_classes; i++) pool->classes[i].reserved += need[i];
+    pool->bytes_reserved += bytes;
+    for (uint32_t i = 0; i < pool->n_classes && ok; i++) ok = hold(pool, &pool->classes[i]);
+    if (ok) return WEFT_OK;
+    kv_pool_unreserve(pool, need);
+    return err_set(err, WEFT_NOMEM, "out of memory for %llu bytes of pages",
+                   (unsigned long long)bytes);
+}
+
+void kv_pool_unreserve(kv_pool *pool, const uint32_t *need)
+{
+    for (uint32_t i = 0; i < pool->n_classes; i++) {
+        page_class *c = &pool->classes[i];
+        ASSERT(c->reserved >= need[i] && c->reserved - need[i] >= c->taken);
+        c->reserved -= need[i];
+        pool->bytes_reserved -= (uint64_t)need[i] * c->bytes;
+    }
+}
+
+unsigned char *kv_pool_take(kv_pool *pool, uint32_t class_i)
+{
+    page_class *c = &pool->classes[class_i];
+    ASSERT(c->n_free > 0 && c->taken < c->reserved);
+    c->taken++;
+    pool->bytes_taken += c->bytes;
+    return c->free[--c->n_free];
+}
+
+void kv_pool_give(kv_pool *pool, uint32_t class_i, unsigned char *page)
+{
+    page_class *c = &pool->classes[class_i];
+    ASSERT(c->taken > 0 && c->n_free < c->capacity);
+    c->taken--;
+    pool->bytes_taken -= c->bytes;
+    c->free[c->n_free++] = page;
+}
+
+uint64_t kv_pool_bytes_taken(const kv_pool *pool)
+{
+    return pool->bytes_taken;
+}
+
+uint64_t kv_pool_bytes_reserved(const kv_pool *pool)
+{
+    return pool->bytes_reserved;
+}
+
+uint64_t kv_pool_budget(const kv_pool *pool)
+{
+    return pool->budget;
+}

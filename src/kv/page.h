@@ -1,0 +1,35 @@
+/* page.h - pages under an exact budget.
+ *
+ * A sequence reserves the most it can ever hold before it starts; reserving allocates what is missing, and from
+ * then on taking a page cannot fail and asks nobody. Pages given back stay for the next sequence, and are
+ * released when another class needs their bytes. */
+#ifndef KV_PAGE_H
+#define KV_PAGE_H
+
+#include "backend/backend.h"
+#include "kv/config.h"
+
+typedef struct kv_pool kv_pool;
+
+/* api, b and config are borrowed. */
+weft_status kv_pool_create(const weft_allocator *allocator, const backend_api *api, backend *b,
+                           const kv_config *config, uint64_t budget, kv_pool **pool,
+                           weft_error *err);
+
+/* Traps unless every page was given back. */
+void kv_pool_destroy(kv_pool *pool);
+
+/* need: [n_classes]. LIMIT with both numbers when the budget cannot hold it beside what is reserved, NOMEM;
+ * nothing is then reserved. */
+weft_status kv_pool_reserve(kv_pool *pool, const uint32_t *need, weft_error *err);
+void kv_pool_unreserve(kv_pool *pool, const uint32_t *need);
+
+/* Within what was reserved: never NULL. Content is whatever it was. */
+unsigned char *kv_pool_take(kv_pool *pool, uint32_t class_i);
+void kv_pool_give(kv_pool *pool, uint32_t class_i, unsigned char *page);
+
+uint64_t kv_pool_bytes_taken(const kv_pool *pool);
+uint64_t kv_pool_bytes_reserved(const kv_pool *pool);
+uint64_t kv_pool_budget(const kv_pool *pool);
+
+#endif

@@ -1,0 +1,223 @@
+/* txn.c - sequences and their transaction.
+ *
+ *   IDLE --begin--> RESERVED --commit(keep)--> IDLE
+ *                   RESERVED --rollback------> IDLE
+ *
+ * Invariants (docs/kv.md numbers them; asserts cite):
+ *   T-1  Between transactions a layer holds exactly the pages from its first_page to the one of position len - 1;
+ *        after a commit first_page is that of keep(len), higher only where a trim found less.
+ *   T-2  begin takes pages only; bytes of committed positions are never written.
+ *   T-3  A slot is empty when a page is put into it (windows: pages go back at commit, never inside a step).
+ *   T-4  commit and rollback cannot fail, and cost the pages touched.
+ */
+#include "kv/txn.h"
+
+#include <string.h>
+
+#include "base/assert.h"
+
+void kv_seq_destroy(const weft_allocator *allocator, kv_seq *seq)
+{
+    if (seq == NULL) return;
+    const kv_config *c = seq->config;
+    for (uint32_t layer = 0; layer < c->n_layers && seq->pages != NULL; layer++) {
+        for (uint32_t i = 0; i < c->n_slots[layer]; i++) {
+            unsigned char *page = seq->pages[seq->first_slots[layer] + i];
+            if (page != NULL) kv_pool_give(seq->pool, c->class_of[layer], page);
+        }
+    }
+    if (seq->limit != 0) kv_pool_unreserve(seq->pool, seq->need);
+    mem_free(allocator, seq->pages, c->slots_total * sizeof *seq->pages);
+    mem_free(allocator, seq->first_slots, c->n_layers * sizeof *seq->first_slots);
+    mem_free(allocator, seq->first_pages, c->n_layers * sizeof *seq->first_pages);
+    mem_free(allocator, seq->need, c->n_classes * sizeof *seq->need);
+    mem_free(allocator, seq, sizeof *seq);
+}
+
+weft_status kv_seq_create(const weft_allocator *allocator, kv_pool *pool, const kv_config *config,
+                          uint32_t n_positions, kv_seq **out, weft_error *err)
+{
+    *out = NULL;
+    if (n_positions == 0 || n_positions > config->bounds.context) {
+        return err_set(err, WEFT_LIMIT, "a sequence of %u positions, at most %u", n_positions,
+                       config->bounds.context);
+    }
+    kv_seq *seq = mem_alloc_zero(allocator, sizeof *seq);
+    if (seq == NULL) return err_set(err, WEFT_NOMEM, "out of memory for a sequence");
+    seq->pool = pool;
+    seq->config = config;
+    seq->pages = mem_alloc_zero(allocator, config->slots_total * sizeof *seq->pages);
+    seq->first_slots = mem_alloc_zero(allocator, config->n_layers * sizeof *seq->first_slots);
+    seq->first_pages = mem_alloc_zero(allocator, config->n_layers * sizeof *seq->first_pages);
+    seq->need = mem_alloc_zero(allocator, config->n_classes * sizeof *seq->need);
+    weft_status status = WEFT_OK;
+    if (!seq->pages || !seq->first_slots || !seq->first_pages || !seq->need) {
+        status = err_set(err, WEFT_NOMEM, "out of memory for a sequence");
+        goto fail;
+    }
+    uint32_t first = 0;
+    for (uint32_t i = 0; i < config->n_layers; i++) {
+        seq->first_slots[i] = first;
+        first += config->n_slots[i];
+    }
+    kv_config_need(config, n_positions, seq->need);
+    status = kv_pool_reserve(pool, seq->need, err);
+    if (status != WEFT_OK) goto fail;
+    seq->limit = n_positions;
+    *out = seq;
+    return WEFT_OK;
+fail:
+    kv_seq_destroy(allocator, seq);
+    return status;
+}
+
+static unsigned char **slot_of(const kv_seq *seq, uint32_t layer, uint32_t page_i)
+{
+    return &seq->pages[seq->first_slots[layer] + page_i % seq->config->n_slots[layer]];
+}
+
+static uint32_t pages_for(const kv_config *c, uint32_t n_positions)
+{
+    return (uint32_t)(((uint64_t)n_positions + c->bounds.page_tokens - 1) / c->bounds.page_tokens);
+}
+
+/* Gives back pages [first, end) of a layer. */
+static void give_pages(const kv_seq *seq, uint32_t layer, uint32_t first, uint32_t end)
+{
+    for (uint32_t j = first; j < end; j++) {
+        unsigned char **slot = slot_of(seq, layer, j);
+        ASSERT(*slot != NULL); /* T-1 */
+        kv_pool_give(seq->pool, seq->config->class_of[layer], *slot);
+        *slot = NULL;
+    }
+}
+
+static uint32_t first_page_kept(const kv_seq *seq, uint32_t layer, uint32_t len)
+{
+    const kv_config *c = seq->config;
+    return c->layouts[layer]->keep(&c->geometries[layer], len) / c->bounds.page_tokens;
+}
+
+static void begin_row(const kv_txn_row *row)
+{
+    const kv_seq *seq = row->seq;
+    uint32_t first = pages_for(seq->config, seq->len);
+    uint32_t end = pages_for(seq->config, seq->len + row->n);
+    for (uint32_t layer = 0; layer < seq->config->n_layers; layer++) {
+        for (uint32_t j = first; j < end; j++) {
+            unsigned char **slot = slot_of(seq, layer, j);
+            ASSERT(*slot == NULL); /* T-3 */
+            *slot = kv_pool_take(seq->pool, seq->config->class_of[layer]);
+        }
+    }
+}
+
+void kv_txn_init(kv_txn *txn)
+{
+    *txn = (kv_txn){.state = KV_TXN_IDLE};
+}
+
+static weft_status check_rows(const kv_txn_row *rows, uint32_t n_rows, weft_error *err)
+{
+    for (uint32_t i = 0; i < n_rows; i++) {
+        const kv_seq *seq = rows[i].seq;
+        for (uint32_t k = 0; k < i; k++) {
+            if (rows[k].seq == seq) {
+                return err_set(err, WEFT_ARGUMENT, "rows %u and %u of a step are the same sequence",
+                               k, i);
+            }
+        }
+        if (rows[i].n == 0 || rows[i].n > seq->config->bounds.most_append) {
+            return err_set(err, WEFT_LIMIT, "row %u appends %u positions, a step takes 1 to %u", i,
+                           rows[i].n, seq->config->bounds.most_append);
+        }
+        if (rows[i].n > seq->limit - seq->len) {
+            return err_set(err, WEFT_LIMIT, "row %u would have %u positions, reserved for %u", i,
+                           seq->len + rows[i].n, seq->limit);
+        }
+    }
+    return WEFT_OK;
+}
+
+weft_status kv_txn_begin(kv_txn *txn, const kv_txn_row *rows, uint32_t n_rows, weft_error *err)
+{
+    if (txn->state != KV_TXN_IDLE) return err_set(err, WEFT_ARGUMENT, "a step has already begun");
+    weft_status status = check_rows(rows, n_rows, err);
+    if (status != WEFT_OK) return status;
+    for (uint32_t i = 0; i < n_rows; i++) begin_row(&rows[i]);
+    txn->state = KV_TXN_RESERVED;
+    txn->rows = rows;
+    txn->n_rows = n_rows;
+    return WEFT_OK;
+}
+
+static void end_row(const kv_txn_row *row, uint32_t keep)
+{
+    kv_seq *seq = row->seq;
+    ASSERT(keep <= row->n);
+    uint32_t end = pages_for(seq->config, seq->len + row->n);
+    uint32_t len = seq->len + keep;
+    for (uint32_t layer = 0; layer < seq->config->n_layers; layer++) {
+        uint32_t new_end = pages_for(seq->config, len);
+        give_pages(seq, layer, new_end, end);
+        uint32_t first = first_page_kept(seq, layer, len);
+        if (first > new_end) first = new_end;
+        if (first > seq->first_pages[layer]) {
+            give_pages(seq, layer, seq->first_pages[layer], first);
+            seq->first_pages[layer] = first;
+        }
+    }
+    seq->len = len;
+}
+
+void kv_txn_commit(kv_txn *txn, const uint32_t *keep)
+{
+    ASSERT(txn->state == KV_TXN_RESERVED);
+    for (uint32_t i = 0; i < txn->n_rows; i++) end_row(&txn->rows[i], keep[i]);
+    kv_txn_init(txn);
+}
+
+void kv_txn_rollback(kv_txn *txn)
+{
+    if (txn->state == KV_TXN_IDLE) return;
+    for (uint32_t i = 0; i < txn->n_rows; i++) end_row(&txn->rows[i], 0);
+    kv_txn_init(txn);
+}
+
+weft_status kv_seq_trim(kv_seq *seq, uint32_t len, weft_error *err)
+{
+    const kv_config *c = seq->config;
+    if (len > seq->len) {
+        return err_set(err, WEFT_ARGUMENT, "cannot trim to %u: the sequence has %u positions", len,
+                       seq->len);
+    }
+    for (uint32_t layer = 0; layer < c->n_layers; layer++) {
+        const kv_geometry *g = &c->geometries[layer];
+        uint32_t kept = c->layouts[layer]->keep(g, seq->len);
+        if (len > 0 && len < seq->len && kv_lowest(g, len) < kept && kept > 0) {
+            return err_set(err, WEFT_LIMIT, "cannot trim to %u: layer %u keeps positions from %u",
+                           len, layer, kept);
+        }
+    }
+    for (uint32_t layer = 0; layer < c->n_layers; layer++) {
+        uint32_t first = seq->first_pages[layer];
+        uint32_t new_end = pages_for(c, len);
+        give_pages(seq, layer, new_end > first ? new_end : first, pages_for(c, seq->len));
+        if (new_end < first) seq->first_pages[layer] = new_end;
+    }
+    seq->len = len;
+    return WEFT_OK;
+}
+
+void kv_seq_views(const kv_seq *seq, kv_view *views, uint32_t stride)
+{
+    const kv_config *c = seq->config;
+    for (uint32_t layer = 0; layer < c->n_layers; layer++) {
+        views[(size_t)layer * stride] = (kv_view){
+            .geometry = &c->geometries[layer],
+            .pages = seq->pages + seq->first_slots[layer],
+            .n_slots = c->n_slots[layer],
+            .len = seq->len,
+        };
+    }
+}

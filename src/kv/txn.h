@@ -1,0 +1,60 @@
+/* txn.h - sequences, and the transaction by which they grow. States and invariants are in txn.c. */
+#ifndef KV_TXN_H
+#define KV_TXN_H
+
+#include "kv/page.h"
+
+/* One sequence's pages in every layer. */
+typedef struct kv_seq {
+    kv_pool *pool;           /* borrowed */
+    const kv_config *config; /* borrowed */
+    uint32_t len;            /* committed positions */
+    uint32_t limit;          /* positions it was reserved for */
+    unsigned char **pages;   /* [slots_total]: layer by layer its slots; NULL: no page held */
+    uint32_t *first_slots;   /* [n_layers], where a layer's slots begin */
+    uint32_t *first_pages;   /* [n_layers], lowest page held */
+    uint32_t *need;          /* [n_classes], what was reserved */
+} kv_seq;
+
+/* Reserves pages for n_positions: LIMIT or NOMEM when that cannot be, with nothing changed. */
+weft_status kv_seq_create(const weft_allocator *allocator, kv_pool *pool, const kv_config *config,
+                          uint32_t n_positions, kv_seq **seq, weft_error *err);
+
+/* Accepts NULL. Gives back every page and the reservation. */
+void kv_seq_destroy(const weft_allocator *allocator, kv_seq *seq);
+
+/* Forgets positions from len on. LIMIT when a window no longer holds what position len sees. */
+weft_status kv_seq_trim(kv_seq *seq, uint32_t len, weft_error *err);
+
+/* views: [n_layers * stride], this sequence's view of layer i goes to views[i * stride]. Valid until the next
+ * begin, commit, rollback or trim. */
+void kv_seq_views(const kv_seq *seq, kv_view *views, uint32_t stride);
+
+typedef enum kv_txn_state { KV_TXN_IDLE, KV_TXN_RESERVED } kv_txn_state;
+
+/* A sequence and how many positions it gains. */
+typedef struct kv_txn_row {
+    kv_seq *seq;
+    uint32_t n;
+} kv_txn_row;
+
+typedef struct kv_txn {
+    kv_txn_state state;
+    const kv_txn_row *rows; /* [n_rows], borrowed until commit or rollback */
+    uint32_t n_rows;
+} kv_txn;
+
+void kv_txn_init(kv_txn *txn);
+
+/* Pages for positions len .. len + n - 1 of every row and layer, all or nothing. ARGUMENT when already begun or a
+ * sequence stands twice in rows; LIMIT when a row exceeds what its sequence was reserved for or what a step may
+ * append. */
+weft_status kv_txn_begin(kv_txn *txn, const kv_txn_row *rows, uint32_t n_rows, weft_error *err);
+
+/* keep: [n_rows], positions that become permanent, at most n each. Cannot fail. */
+void kv_txn_commit(kv_txn *txn, const uint32_t *keep);
+
+/* As if begin had not been called. */
+void kv_txn_rollback(kv_txn *txn);
+
+#endif
