@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/assert.h"
+#include "base/clock.h"
 #include "base/str.h"
 
 enum { PATH_LIMIT = 4096 };
@@ -158,11 +158,19 @@ static weft_status system_list(const io *files, const char *path, const weft_all
     strbuf_init(&buf, allocator, 1 << 20);
     size_t count = 0;
     strbuf_add(&buf, "", 0);
+    errno = 0;
     for (struct dirent *entry = readdir(dir); entry != NULL; entry = readdir(dir)) {
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
         strbuf_add(&buf, entry->d_name, strlen(entry->d_name) + 1);
         count++;
+        errno = 0;
     }
+    int code = errno;
     closedir(dir);
+    if (code != 0) {
+        strbuf_deinit(&buf);
+        return fail(err, "list", path, code);
+    }
     weft_status status = buf.status;
     if (status == WEFT_OK) status = sort_names(allocator, &buf, count);
     if (status != WEFT_OK) {
@@ -196,20 +204,32 @@ static weft_status write_all(int fd, const char *path, const void *data, size_t 
     return WEFT_OK;
 }
 
+/* A new file beside path. Not mkstemp: the file keeps this one's mode, which should follow the umask. */
+static weft_status create_temporary(const char *path, char temporary[PATH_LIMIT], int *fd,
+                                    weft_error *err)
+{
+    for (unsigned attempt = 0;; attempt++) {
+        int n = snprintf(temporary, PATH_LIMIT, "%s.%lx-%llx.tmp", path, (unsigned long)getpid(),
+                         (unsigned long long)clock_now_ns());
+        if (n < 0 || n >= PATH_LIMIT) {
+            return err_set(err, WEFT_ARGUMENT, "path of %zu bytes is longer than %d", strlen(path),
+                           PATH_LIMIT);
+        }
+        *fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (*fd >= 0) return WEFT_OK;
+        if (errno != EEXIST || attempt == 100) return fail(err, "create", temporary, errno);
+    }
+}
+
 static weft_status system_write(const io *files, const char *path, const void *data, size_t n_bytes,
                                 weft_error *err)
 {
     (void)files;
     char temporary[PATH_LIMIT];
-    int n = snprintf(temporary, sizeof temporary, "%s.XXXXXX", path);
-    if (n < 0 || (size_t)n >= sizeof temporary) {
-        return err_set(err, WEFT_ARGUMENT, "path of %zu bytes is longer than %d", strlen(path),
-                       PATH_LIMIT);
-    }
-    int fd = mkstemp(temporary);
-    if (fd < 0) return fail(err, "create", temporary, errno);
-    weft_status status = write_all(fd, temporary, data, n_bytes, err);
-    if (status == WEFT_OK && fchmod(fd, 0644) != 0) status = fail(err, "write", temporary, errno);
+    int fd = -1;
+    weft_status status = create_temporary(path, temporary, &fd, err);
+    if (status != WEFT_OK) return status;
+    status = write_all(fd, temporary, data, n_bytes, err);
     if (close(fd) != 0 && status == WEFT_OK) status = fail(err, "close", temporary, errno);
     if (status == WEFT_OK && rename(temporary, path) != 0)
         status = fail(err, "rename", path, errno);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/hash.h"
 
 static weft_status allocate(map *m, size_t n_slots, weft_error *err)
@@ -24,6 +25,8 @@ weft_status map_init(map *m, const weft_allocator *allocator, size_t n_keys, wef
     *m = (map){.allocator = allocator};
     if (n_keys > SIZE_MAX / 64)
         return err_set(err, WEFT_LIMIT, "a table of %zu keys cannot be counted", n_keys);
+    /* Nothing is enumerated in the order of the slots, so the seed shows nowhere. */
+    m->seed = clock_now_ns() ^ ((uint64_t)(uintptr_t)m << 16);
     size_t n_slots = 16;
     while (n_slots < n_keys * 2) n_slots *= 2;
     return allocate(m, n_slots, err);
@@ -39,12 +42,13 @@ void map_deinit(map *m)
 
 static map_slot *find(const map *m, str key)
 {
+    ASSERT_HOT(m->n_slots != 0);
     size_t mask = m->n_slots - 1;
-    size_t i = (size_t)hash_xx64(key.ptr, key.len, 0) & mask;
+    size_t i = (size_t)hash_xx64(key.ptr, key.len, m->seed) & mask;
     for (;; i = (i + 1) & mask) {
         map_slot *slot = &m->slots[i];
         if (slot->key == NULL) return slot;
-        if (slot->key_len == key.len && memcmp(slot->key, key.ptr, key.len) == 0) return slot;
+        if (str_equal((str){slot->key, slot->key_len}, key)) return slot;
     }
 }
 

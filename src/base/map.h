@@ -18,6 +18,7 @@ typedef struct map {
     map_slot *slots;                 /* [n_slots], a power of two, at most half full */
     size_t n_slots;
     size_t n_keys;
+    uint64_t seed; /* another one in each table: keys made to collide in one do not in the next */
 } map;
 
 /* Room for n_keys keys without growing. NOMEM, or LIMIT when that many cannot be counted. */

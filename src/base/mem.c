@@ -67,5 +67,6 @@ bool size_add(size_t a, size_t b, size_t *sum)
 
 size_t size_align(size_t value, size_t align)
 {
+    ASSERT(value <= SIZE_MAX - (align - 1));
     return (value + align - 1) & ~(align - 1);
 }

@@ -32,9 +32,13 @@ bool str_ends(str a, const char *suffix)
     return a.len >= n && (n == 0 || memcmp(a.ptr + a.len - n, suffix, n) == 0);
 }
 
+/* What "no limit" means: sums with it never overflow. */
+#define LARGEST (SIZE_MAX / 4)
+
 void strbuf_init(strbuf *buf, const weft_allocator *allocator, size_t limit)
 {
-    *buf = (strbuf){.allocator = allocator, .limit = limit == 0 ? SIZE_MAX / 4 : limit};
+    *buf = (strbuf){.allocator = allocator, .limit = LARGEST};
+    if (limit != 0 && limit < LARGEST) buf->limit = limit;
 }
 
 void strbuf_deinit(strbuf *buf)
@@ -87,6 +91,7 @@ weft_status strbuf_printf(strbuf *buf, const char *fmt, ...)
     va_copy(again, args);
     int n = vsnprintf(NULL, 0, fmt, args);
     va_end(args);
+    if (n < 0 && buf->status == WEFT_OK) buf->status = WEFT_LIMIT;
     if (n >= 0 && reserve(buf, (size_t)n) == WEFT_OK) {
         vsnprintf(buf->ptr + buf->len, (size_t)n + 1, fmt, again);
         buf->len += (size_t)n;

@@ -1,6 +1,8 @@
 /* utf8.c - one scanner that knows table 3-7 of Unicode 15, and what follows from it. */
 #include "base/utf8.h"
 
+#include <string.h>
+
 /* Bytes of the longest prefix that is a sequence or could become one by more bytes; 1 when there is none.
  * *need is the length that the first byte asks for, 0 for a byte that starts nothing. */
 static size_t scan(const char *bytes, size_t n_bytes, size_t *need)
@@ -104,4 +106,23 @@ weft_status utf8_sanitize(const char *bytes, size_t n_bytes, strbuf *out)
         at += n;
     }
     return n_bytes == 0 ? out->status : strbuf_add(out, bytes + start, n_bytes - start);
+}
+
+void utf8_tidy(char *text, size_t capacity)
+{
+    size_t n_bytes = strnlen(text, capacity);
+    if (n_bytes + 1 == capacity) {
+        n_bytes = utf8_whole(text, n_bytes);
+        text[n_bytes] = '\0';
+    }
+    size_t at = 0;
+    while (at < n_bytes) {
+        uint32_t code_point;
+        size_t n = utf8_decode(text + at, n_bytes - at, &code_point);
+        /* C0, DEL and C1: ESC in one byte or two. */
+        bool plain = n != 0 && code_point >= 0x20 && (code_point < 0x7f || code_point > 0x9f);
+        if (n == 0) n = 1;
+        if (!plain) memset(text + at, '?', n);
+        at += n;
+    }
 }

@@ -21,4 +21,9 @@ size_t utf8_whole(const char *bytes, size_t n_bytes);
 /* Appends bytes with every maximal invalid part replaced by U+FFFD (Unicode 15, section 3.9, table 3-8). */
 weft_status utf8_sanitize(const char *bytes, size_t n_bytes, strbuf *out);
 
+/* For messages, which quote what comes from outside: invalid bytes and control characters of a NUL-terminated
+ * text become '?', so that nothing in it moves a terminal's cursor; when it fills capacity, it was cut, and
+ * the rest of a cut character goes too. */
+void utf8_tidy(char *text, size_t capacity);
+
 #endif
