@@ -1,24 +1,26 @@
 #!/bin/sh
-# oracle.sh [NAME...] - runs the generators of fixtures, tools/oracle/NAME.py, all or those named, in a
-# virtual environment with the pinned packages of tools/oracle/requirements.txt. The tests read only what
-# they wrote; this is for whoever changes a fixture.
+# oracle.sh - writes the fixtures of the tests again, from reference implementations in Python, in a
+# virtual environment with the packages that oracle/requirements.txt pins. Tests read only what is
+# written here: this is for whoever changes a fixture, and `git diff` shows what became of it.
 set -eu
 
-here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
-cd "$here/.."
+cd "$(dirname -- "$0")/.."
 python=build/oracle/bin/python3
-if ! cmp -s "$here/oracle/requirements.txt" build/oracle/requirements.txt; then
-    "$here/deps.sh" venv
+if ! cmp -s tools/oracle/requirements.txt build/oracle/requirements.txt; then
+    tools/deps.sh venv
     python3 -m venv --clear build/oracle
-    "$python" -m pip install -q --disable-pip-version-check -r "$here/oracle/requirements.txt"
-    cp "$here/oracle/requirements.txt" build/oracle/requirements.txt
+    "$python" -m pip install -q --disable-pip-version-check -r tools/oracle/requirements.txt
+    cp tools/oracle/requirements.txt build/oracle/requirements.txt
 fi
-if [ $# -eq 0 ]; then
-    for script in "$here"/oracle/*.py; do
-        set -- "$@" "$(basename "$script" .py)"
-    done
-fi
-for name in "$@"; do
-    echo "oracle.sh: $name"
-    "$python" "$here/oracle/$name.py"
-done
+
+# The fixture changes only when its script has succeeded.
+write() { # fixture, script, argument...
+    fixture=$1
+    script=$2
+    shift 2
+    echo "oracle.sh: $fixture"
+    "$python" "tools/oracle/$script" "$@" >build/oracle/output
+    cp build/oracle/output "$fixture"
+}
+
+write tests/tensor/encodings.txt encodings.py tools/oracle/mlx_affine_vectors.json
