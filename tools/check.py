@@ -147,17 +147,20 @@ class Tree:
         if not database.is_file():
             raise CheckError(f"no {database}: build first")
         pairs = set()
+        unseen = {path for path in self.files("src") if path.suffix == ".c"}
         for entry in json.loads(database.read_text(encoding="utf-8")):
             folder = Path(entry["directory"])
             source = (folder / entry["file"]).resolve()
             words = entry.get("arguments") or shlex.split(entry["command"])
             if not source.is_relative_to(self.root / "src") or "-o" not in words:
                 continue
+            unseen.discard(source)
             target = (folder / words[words.index("-o") + 1]).resolve()
             if target.is_file():
                 pairs.add((source, target))
             else:
                 self.missing_objects.append(Finding(self.name(source), 1, f"no object {target}"))
+        self.missing_objects += [Finding(self.name(path), 1, "is not compiled") for path in unseen]
         return sorted(pairs)
 
     @functools.cache
@@ -434,7 +437,7 @@ def check_tables(tree: Tree):
 
 
 def is_kernel(name: str) -> bool:
-    return name.endswith(".cu") or re.fullmatch(r"src/backend/cpu/[^/]+\.c", name) is not None
+    return name.endswith(".cu") or re.fullmatch(r"src/backend/cpu/[^/]+\.[ch]", name) is not None
 
 
 def expected_guard(name: str) -> str:

@@ -180,6 +180,16 @@ class CleanTree(CheckTest):
                     rule, {}, "src/shelf/shelf.c:1", "no object", after_build=remove
                 )
 
+    def test_source_not_compiled(self):
+        def forget(tree):
+            database = tree.build / "compile_commands.json"
+            entries = json.loads(database.read_text())
+            database.write_text(json.dumps([e for e in entries if "pear" not in e["file"]]))
+
+        for rule in ("layers", "globals", "calls"):
+            with self.subTest(rule=rule):
+                self.assert_reports(rule, {}, "pear.c:1", "is not compiled", after_build=forget)
+
 
 class LayersRule(CheckTest):
     def test_include_upwards(self):
