@@ -150,7 +150,7 @@ weft_status sample_token(const float *logits, uint32_t n_vocab, const weft_sampl
         for (uint32_t i = 0; i < n_vocab; i++) {
             if (isnan(logits[i]) || logits[i] == -INFINITY) continue;
             c.ids[c.n] = (int32_t)i;
-            c.logits[c.n++] = logits[i] / params->temperature;
+            c.logits[c.n++] = (logits[i] - logits[out->id]) / params->temperature;
         }
         c.n_all = c.n;
         build_heap(&c);

@@ -1,7 +1,7 @@
 /* chain.h - from logits to a token.
  *
- * The chain is temperature, top-k, top-p, min-p, each over what the one before left (the order of Transformers).
- * Each is a row of samplers/. The draw is a function of (seed, position) alone: the same request gives the same
+ * Temperature, then top-k, top-p and min-p, each over what the one before left (the order of Transformers).
+ * The latter are rows of samplers/. The draw is a function of (seed, position) alone: the same request gives the same
  * tokens in any company, and with or without speculation. */
 #ifndef SAMPLE_CHAIN_H
 #define SAMPLE_CHAIN_H

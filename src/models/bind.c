@@ -1,0 +1,203 @@
+/* bind.c - tensors into their slots: names by form, shapes by the params, nothing left over. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "models/model.h"
+#include "models/rope.h"
+
+enum { NAME_BYTES = 512 };
+
+/* Where the text model's tensors begin, in the order they are tried. */
+static const char *const ROOTS[] = {"model.", "language_model.model.", "model.language_model.", ""};
+
+typedef struct binder {
+    model *m;
+    const model_source *source;
+    const char *root;      /* of SLOT_MODEL and SLOT_LAYER */
+    const char *head_root; /* of SLOT_HEAD */
+    bool *used;            /* [weights->n_tensors] */
+} binder;
+
+static void find_root(binder *b)
+{
+    for (size_t i = 0; i < COUNT_OF(ROOTS); i++) {
+        char name[NAME_BYTES];
+        b->root = ROOTS[i];
+        snprintf(name, sizeof name, "%s%s", b->root, b->m->family->slots[0].hf_name);
+        if (weights_find(b->source->weights, name) != NULL) break;
+    }
+    b->head_root = strcmp(b->root, "language_model.model.") == 0 ? "language_model." : "";
+}
+
+static void slot_name(const binder *b, const model_slot *slot, uint32_t layer,
+                      char name[NAME_BYTES])
+{
+    if (b->source->is_gguf && slot->place == SLOT_LAYER) {
+        snprintf(name, NAME_BYTES, "blk.%u.%s", layer, slot->gguf_name);
+    } else if (b->source->is_gguf) {
+        snprintf(name, NAME_BYTES, "%s", slot->gguf_name);
+    } else if (slot->place == SLOT_LAYER) {
+        snprintf(name, NAME_BYTES, "%slayers.%u.%s", b->root, layer, slot->hf_name);
+    } else {
+        snprintf(name, NAME_BYTES, "%s%s", slot->place == SLOT_HEAD ? b->head_root : b->root,
+                 slot->hf_name);
+    }
+}
+
+static uint32_t shape_field(const model_params *p, size_t offset)
+{
+    return *(const uint32_t *)(const void *)((const char *)p + offset);
+}
+
+static weft_status check_shape(const model_params *p, const model_slot *slot, const tensor *t,
+                               weft_error *err)
+{
+    uint64_t rows = slot->rows == SHAPE_NONE ? 1 : shape_field(p, slot->rows);
+    uint64_t cols = shape_field(p, slot->cols);
+    bool vector = slot->rows == SHAPE_NONE;
+    bool ok = t->n_rows == rows && t->n_cols == cols && t->n_dims == (vector ? 1 : 2);
+    if (ok) return WEFT_OK;
+    if (vector) {
+        return err_set(err, WEFT_FORMAT, "tensor '%s' is [%llu, %llu], expected [%llu]", t->name,
+                       (unsigned long long)t->n_rows, (unsigned long long)t->n_cols,
+                       (unsigned long long)cols);
+    }
+    return err_set(err, WEFT_FORMAT, "tensor '%s' is [%llu, %llu], expected [%llu, %llu]", t->name,
+                   (unsigned long long)t->n_rows, (unsigned long long)t->n_cols,
+                   (unsigned long long)rows, (unsigned long long)cols);
+}
+
+/* Whether the slot is wanted; in a GGUF file, which has no flags for it, what is there is wanted. */
+static bool is_wanted(const binder *b, const model_slot *slot, bool exists)
+{
+    if (slot->place == SLOT_HEAD && b->m->params.tied && !b->source->is_gguf) return false;
+    if (slot->optional) return exists;
+    if (slot->if_flag == SHAPE_NONE) return true;
+    if (b->source->is_gguf) return exists;
+    return *(const bool *)(const void *)((const char *)&b->m->params + slot->if_flag);
+}
+
+static weft_status bind_slot(binder *b, uint32_t slot_i, uint32_t layer, weft_error *err)
+{
+    model *m = b->m;
+    const model_slot *slot = &m->family->slots[slot_i];
+    char name[NAME_BYTES];
+    slot_name(b, slot, layer, name);
+    const tensor *there = weights_find(b->source->weights, name);
+    if (!is_wanted(b, slot, there != NULL)) {
+        /* A tied model may carry its output matrix all the same: it is the embedding. */
+        if (slot->place == SLOT_HEAD && there != NULL) {
+            tensor ignored;
+            return model_bind_tensor(b->source, name, &ignored, b->used, err);
+        }
+        return WEFT_OK;
+    }
+    tensor *t = &m->tensors[m->n_tensors];
+    weft_status status = model_bind_tensor(b->source, name, t, b->used, err);
+    if (status != WEFT_OK) return status;
+    bool is_embed = slot_i == 0;
+    if (is_embed && m->params.n_vocab == 0 && t->n_rows < UINT32_MAX / 2)
+        m->params.n_vocab = (uint32_t)t->n_rows;
+    status = check_shape(&m->params, slot, t, err);
+    if (status != WEFT_OK) return status;
+    m->n_tensors++;
+    m->bound[(size_t)slot_i * m->params.n_layers + layer] = m->n_tensors;
+    return WEFT_OK;
+}
+
+static bool matches(const char *pattern, const char *name)
+{
+    size_t n = strlen(pattern);
+    if (pattern[0] == '*') return str_ends(str_of(name), pattern + 1);
+    if (n > 0 && pattern[n - 1] == '*') return strncmp(name, pattern, n - 1) == 0;
+    return strcmp(pattern, name) == 0;
+}
+
+static weft_status check_leftovers(const binder *b, weft_error *err)
+{
+    const weights *w = b->source->weights;
+    for (uint32_t i = 0; i < w->n_tensors; i++) {
+        bool ok = b->used[i];
+        for (const char *const *drop = b->m->family->drop; !ok && *drop != NULL; drop++) {
+            ok = matches(*drop, w->tensors[i].name);
+        }
+        if (!ok) {
+            return err_set(err, WEFT_UNSUPPORTED, "tensor '%s' has no place in architecture %s",
+                           w->tensors[i].name, b->m->family->name);
+        }
+    }
+    return WEFT_OK;
+}
+
+/* Llama 3 in GGUF brings its frequency divisors as a tensor. */
+static weft_status rope_factors(const binder *b, const float **factors, weft_error *err)
+{
+    *factors = NULL;
+    const tensor *t =
+        b->source->is_gguf ? weights_find(b->source->weights, "rope_freqs.weight") : NULL;
+    if (t == NULL) return WEFT_OK;
+    b->used[t - b->source->weights->tensors] = true;
+    uint32_t n_pairs = b->m->params.rope_dims / 2;
+    if (t->encoding == NULL || t->n_rows != 1 || t->n_cols != n_pairs) {
+        return err_set(err, WEFT_FORMAT,
+                       "tensor 'rope_freqs.weight' is [%llu, %llu], expected [%u]",
+                       (unsigned long long)t->n_rows, (unsigned long long)t->n_cols, n_pairs);
+    }
+    float *values = arena_array(&b->m->arena, n_pairs, sizeof *values);
+    if (values == NULL) return err_set(err, WEFT_NOMEM, "out of memory for rope factors");
+    t->encoding->decode_row(t, 0, values);
+    for (uint32_t i = 0; i < n_pairs; i++) {
+        if (!(values[i] > 0.0F))
+            return err_set(err, WEFT_FORMAT, "tensor 'rope_freqs.weight' has a value of %g",
+                           (double)values[i]);
+    }
+    *factors = values;
+    return WEFT_OK;
+}
+
+static weft_status make_rope(model *m, uint32_t i, const float *factors, weft_error *err)
+{
+    const model_params *p = &m->params;
+    return rope_table(&m->ropes[i], &m->arena, &p->ropes[i], p->rope_dims, p->rope_interleaved,
+                      factors, err);
+}
+
+static weft_status bind_all(binder *b, weft_error *err)
+{
+    model *m = b->m;
+    weft_status status = WEFT_OK;
+    for (uint32_t slot_i = 0; slot_i < m->family->n_slots && status == WEFT_OK; slot_i++) {
+        const model_slot *slot = &m->family->slots[slot_i];
+        if (slot->hf_name == NULL) continue;
+        uint32_t n = slot->place == SLOT_LAYER ? m->params.n_layers : 1;
+        for (uint32_t layer = 0; layer < n && status == WEFT_OK; layer++) {
+            status = bind_slot(b, slot_i, layer, err);
+        }
+    }
+    const float *factors = NULL;
+    if (status == WEFT_OK) status = rope_factors(b, &factors, err);
+    for (uint32_t i = 0; i < m->params.n_ropes && status == WEFT_OK; i++) {
+        status = make_rope(m, i, factors, err);
+    }
+    return status == WEFT_OK ? check_leftovers(b, err) : status;
+}
+
+weft_status model_bind(model *m, const model_source *source, weft_error *err)
+{
+    size_t n_bound = (size_t)m->family->n_slots * m->params.n_layers;
+    size_t n_used = source->weights->n_tensors;
+    m->bound = arena_array(&m->arena, n_bound, sizeof *m->bound);
+    m->tensors = arena_array(&m->arena, n_bound, sizeof *m->tensors);
+    bool *used = mem_alloc_zero(m->env.allocator, n_used);
+    weft_status status;
+    if (m->bound == NULL || m->tensors == NULL || used == NULL) {
+        status = err_set(err, WEFT_NOMEM, "out of memory for %zu tensors", n_bound);
+    } else {
+        binder b = {.m = m, .source = source, .used = used};
+        find_root(&b);
+        status = bind_all(&b, err);
+    }
+    mem_free(m->env.allocator, used, n_used);
+    return status;
+}

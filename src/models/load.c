@@ -1,0 +1,113 @@
+/* load.c - opening a model: which family, its parameters, tensors, graph. */
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/log.h"
+#include "models/model.h"
+
+#define MODEL_FAMILY(name, NAME) extern const model_family MODEL_FAMILY_##NAME;
+#include "models/families/families.def"
+#undef MODEL_FAMILY
+
+static const model_family *const FAMILIES[] = {
+#define MODEL_FAMILY(name, NAME) &MODEL_FAMILY_##NAME,
+#include "models/families/families.def"
+#undef MODEL_FAMILY
+};
+
+const model_family *const *model_family_table(uint32_t *count)
+{
+    *count = COUNT_OF(FAMILIES);
+    return FAMILIES;
+}
+
+static weft_status find_family(model *m, const model_source *s, weft_error *err)
+{
+    for (size_t i = 0; i < COUNT_OF(FAMILIES); i++) {
+        const char *const *type = s->is_gguf ? FAMILIES[i]->gguf_types : FAMILIES[i]->hf_types;
+        for (; *type != NULL; type++) {
+            if (str_equal_text(s->type, *type)) {
+                m->family = FAMILIES[i];
+                return WEFT_OK;
+            }
+        }
+    }
+    return err_set(err, WEFT_UNSUPPORTED, "architecture '%.*s' is not supported",
+                   (int)(s->type.len < 64 ? s->type.len : 64), s->type.ptr);
+}
+
+/* Quantization in other projects' forms; MLX's has no quant_method. */
+static weft_status check_quantization(const model_source *s, weft_error *err)
+{
+    str method = json_text(json_get(json_get(s->top, "quantization_config"), "quant_method"));
+    if (method.len == 0) return WEFT_OK;
+    return err_set(err, WEFT_UNSUPPORTED,
+                   "config.json: quantization method '%.*s' is not supported",
+                   (int)(method.len < 64 ? method.len : 64), method.ptr);
+}
+
+graph_id build_slot(model_build *b, uint32_t slot, uint32_t layer)
+{
+    if (slot >= b->family->n_slots) return 0;
+    uint32_t bound = b->bound[(size_t)slot * b->p->n_layers + layer];
+    return bound == 0 ? 0 : graph_weight(b->g, bound - 1);
+}
+
+static weft_status build_graph(model *m, weft_error *err)
+{
+    enum { PER_LAYER = 64, BESIDES = 32 };
+    uint32_t capacity = m->params.n_layers * PER_LAYER + BESIDES;
+    graph_value *values = arena_array(&m->arena, capacity, sizeof *values);
+    m->kv_layers = arena_array(&m->arena, m->params.n_layers, sizeof *m->kv_layers);
+    if (values == NULL || m->kv_layers == NULL)
+        return err_set(err, WEFT_NOMEM, "out of memory for the graph");
+    graph_init(&m->graph, values, capacity, m->tensors, m->n_tensors);
+    graph_set_ropes(&m->graph, m->ropes, m->params.n_ropes);
+    model_build b = {.g = &m->graph,
+                     .p = &m->params,
+                     .family = m->family,
+                     .bound = m->bound,
+                     .kv_layers = m->kv_layers};
+    m->family->build(&b);
+    m->n_kv_layers = b.n_kv_layers;
+    return graph_status(&m->graph, err);
+}
+
+static weft_status load(model *m, weft_error *err)
+{
+    model_source source;
+    weft_status status = source_init(&source, m->weights, err);
+    if (status == WEFT_OK) status = find_family(m, &source, err);
+    if (status == WEFT_OK) status = check_quantization(&source, err);
+    if (status == WEFT_OK) status = model_read_params(m, &source, err);
+    if (status == WEFT_OK) status = model_bind(m, &source, err);
+    if (status == WEFT_OK) status = build_graph(m, err);
+    if (status == WEFT_OK) status = model_read_generation(m, &source, err);
+    return status;
+}
+
+weft_status model_open(const env *in, const char *path, model **out, weft_error *err)
+{
+    *out = NULL;
+    model *m = mem_alloc_zero(in->allocator, sizeof *m);
+    if (m == NULL) return err_set(err, WEFT_NOMEM, "out of memory for a model");
+    m->env = *in;
+    arena_init(&m->arena, in->allocator, 0);
+    weft_status status = weights_open(in, path, &m->weights, err);
+    if (status == WEFT_OK) status = load(m, err);
+    if (status != WEFT_OK) {
+        model_close(m);
+        return status;
+    }
+    *out = m;
+    return WEFT_OK;
+}
+
+void model_close(model *m)
+{
+    if (m == NULL) return;
+    const weft_allocator *allocator = m->env.allocator;
+    arena_deinit(&m->arena);
+    weights_close(m->weights);
+    mem_free(allocator, m, sizeof *m);
+}

@@ -1,0 +1,52 @@
+/* params.c - a family's parameter rows, read from config.json or GGUF. */
+#include <math.h>
+
+#include "models/model.h"
+
+static weft_status out_of_range(const model_source *s, const model_param *row, double number,
+                                weft_error *err)
+{
+    return err_set(err, WEFT_FORMAT, "%s is %g, expected %g to %g",
+                   s->is_gguf ? row->gguf_key : row->json_key, number, row->min, row->max);
+}
+
+static weft_status read_flag(const model_source *s, const model_param *row, bool *field,
+                             weft_error *err)
+{
+    bool found;
+    *field = row->fallback != 0.0;
+    return source_flag(s, row->json_key, row->gguf_key, &found, field, err);
+}
+
+static weft_status read_row(model_params *p, const model_source *s, const model_param *row,
+                            weft_error *err)
+{
+    char *field = (char *)p + row->offset;
+    if (row->type == PARAM_BOOL) return read_flag(s, row, (bool *)(void *)field, err);
+    bool found;
+    double number = row->fallback;
+    weft_status status = source_number(s, row->json_key, row->gguf_key, &found, &number, err);
+    if (status != WEFT_OK) return status;
+    if (!found && row->required) {
+        return err_set(err, WEFT_FORMAT, "%s has no %s", s->is_gguf ? "the file" : "config.json",
+                       s->is_gguf ? row->gguf_key : row->json_key);
+    }
+    if (found && !(number >= row->min && number <= row->max))
+        return out_of_range(s, row, number, err);
+    if (row->type == PARAM_F32) {
+        *(float *)(void *)field = (float)number;
+        return WEFT_OK;
+    }
+    if (number != floor(number)) return out_of_range(s, row, number, err);
+    *(uint32_t *)(void *)field = (uint32_t)number;
+    return WEFT_OK;
+}
+
+weft_status model_read_params(model *m, const model_source *source, weft_error *err)
+{
+    for (uint32_t i = 0; i < m->family->n_params; i++) {
+        weft_status status = read_row(&m->params, source, &m->family->params[i], err);
+        if (status != WEFT_OK) return status;
+    }
+    return m->family->derive(&m->params, source, err);
+}

@@ -1,0 +1,128 @@
+/* parts.h - pieces of graphs that several families are made of. */
+#ifndef MODELS_PARTS_H
+#define MODELS_PARTS_H
+
+#include "models/family.h"
+
+/* Slots of a grouped-query attention and of a gated MLP; a family's slot enum starts with these. */
+typedef enum part_slot {
+    PART_EMBED,
+    PART_FINAL_NORM,
+    PART_HEAD,
+    PART_ATTN_NORM,
+    PART_Q,
+    PART_K,
+    PART_V,
+    PART_O,
+    PART_Q_BIAS,
+    PART_K_BIAS,
+    PART_V_BIAS,
+    PART_O_BIAS,
+    PART_MLP_NORM,
+    PART_GATE,
+    PART_UP,
+    PART_DOWN,
+    PART_GATE_BIAS,
+    PART_UP_BIAS,
+    PART_DOWN_BIAS,
+    PART_Q_NORM,
+    PART_K_NORM,
+    PART_N_SLOTS
+} part_slot;
+
+/* The rows of those slots, with the names of llama-shaped checkpoints. */
+#define PART_DENSE_SLOTS                                                                           \
+    [PART_EMBED] = {"embed_tokens.weight",                                                         \
+                    "token_embd.weight",                                                           \
+                    SLOT_MODEL,                                                                    \
+                    SHAPE(n_vocab),                                                                \
+                    SHAPE(n_embd),                                                                 \
+                    false,                                                                         \
+                    SHAPE_NONE},                                                                   \
+    [PART_HEAD] = {"lm_head.weight", "output.weight", SLOT_HEAD,                                   \
+                   SHAPE(n_vocab),   SHAPE(n_embd),   true,                                        \
+                   SHAPE_NONE},                                                                    \
+    [PART_FINAL_NORM] = {"norm.weight", "output_norm.weight", SLOT_MODEL,                          \
+                         SHAPE_NONE,    SHAPE(n_embd),        false,                               \
+                         SHAPE_NONE},                                                              \
+    [PART_ATTN_NORM] = {"input_layernorm.weight",                                                  \
+                        "attn_norm.weight",                                                        \
+                        SLOT_LAYER,                                                                \
+                        SHAPE_NONE,                                                                \
+                        SHAPE(n_embd),                                                             \
+                        false,                                                                     \
+                        SHAPE_NONE},                                                               \
+    [PART_Q] = {"self_attn.q_proj.weight",                                                         \
+                "attn_q.weight",                                                                   \
+                SLOT_LAYER,                                                                        \
+                SHAPE(q_dim),                                                                      \
+                SHAPE(n_embd),                                                                     \
+                false,                                                                             \
+                SHAPE_NONE},                                                                       \
+    [PART_K] = {"self_attn.k_proj.weight",                                                         \
+                "attn_k.weight",                                                                   \
+                SLOT_LAYER,                                                                        \
+                SHAPE(kv_dim),                                                                     \
+                SHAPE(n_embd),                                                                     \
+                false,                                                                             \
+                SHAPE_NONE},                                                                       \
+    [PART_V] = {"self_attn.v_proj.weight",                                                         \
+                "attn_v.weight",                                                                   \
+                SLOT_LAYER,                                                                        \
+                SHAPE(kv_dim),                                                                     \
+                SHAPE(n_embd),                                                                     \
+                false,                                                                             \
+                SHAPE_NONE},                                                                       \
+    [PART_O] = {"self_attn.o_proj.weight",                                                         \
+                "attn_output.weight",                                                              \
+                SLOT_LAYER,                                                                        \
+                SHAPE(n_embd),                                                                     \
+                SHAPE(q_dim),                                                                      \
+                false,                                                                             \
+                SHAPE_NONE},                                                                       \
+    [PART_GATE] = {"mlp.gate_proj.weight",                                                         \
+                   "ffn_gate.weight",                                                              \
+                   SLOT_LAYER,                                                                     \
+                   SHAPE(n_ff),                                                                    \
+                   SHAPE(n_embd),                                                                  \
+                   false,                                                                          \
+                   SHAPE_NONE},                                                                    \
+    [PART_UP] = {"mlp.up_proj.weight", "ffn_up.weight", SLOT_LAYER, SHAPE(n_ff),                   \
+                 SHAPE(n_embd),        false,           SHAPE_NONE},                               \
+    [PART_DOWN] = {"mlp.down_proj.weight",                                                         \
+                   "ffn_down.weight",                                                              \
+                   SLOT_LAYER,                                                                     \
+                   SHAPE(n_embd),                                                                  \
+                   SHAPE(n_ff),                                                                    \
+                   false,                                                                          \
+                   SHAPE_NONE}
+
+/* What differs between the attention of two layers. */
+typedef struct part_attention {
+    uint32_t rope_i;
+    uint32_t window; /* 0: full */
+} part_attention;
+
+/* x [n, d], normed -> Wo attend(rope(norm(Wq x)), ...) [n, d]; norms where the family has them. */
+graph_id part_attention_build(model_build *b, uint32_t layer, graph_id x, part_attention how);
+
+/* Wdown (act(Wgate x) * Wup x) */
+graph_id part_mlp_build(model_build *b, uint32_t layer, graph_id x);
+
+/* Norm with the family's epsilon and offset. */
+graph_id part_norm(model_build *b, uint32_t slot, uint32_t layer, graph_id x);
+
+/* Embedding of the step's tokens, scaled where the family does. */
+graph_id part_embed(model_build *b);
+
+/* Final norm of the wanted rows and the output matrix, tied to the embedding when there is none. */
+void part_head(model_build *b, graph_id x);
+
+/* head_dim, kv heads, rope and scale where the checkpoint leaves them out; checks what must divide. */
+weft_status part_derive(model_params *p, weft_error *err);
+
+/* is_window from layer_types, an array of "sliding_attention" and "full_attention"; *found false when absent. */
+weft_status part_layer_types(model_params *p, const model_source *source, bool *found,
+                             weft_error *err);
+
+#endif

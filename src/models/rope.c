@@ -1,0 +1,173 @@
+/* rope.c - rope settings and frequencies. */
+#include "models/rope.h"
+
+#include <math.h>
+
+#include "base/assert.h"
+
+typedef struct rope_row {
+    const char *json_key;
+    const char *gguf_key;
+    size_t offset;
+    double fallback;
+} rope_row;
+
+static const rope_row ROWS[] = {
+    {"factor", "rope.scaling.factor", offsetof(rope_params, factor), 1.0},
+    {"low_freq_factor", NULL, offsetof(rope_params, low_freq_factor), 1.0},
+    {"high_freq_factor", NULL, offsetof(rope_params, high_freq_factor), 4.0},
+    {"beta_fast", "rope.scaling.yarn_beta_fast", offsetof(rope_params, beta_fast), 32.0},
+    {"beta_slow", "rope.scaling.yarn_beta_slow", offsetof(rope_params, beta_slow), 1.0},
+    {"mscale", NULL, offsetof(rope_params, mscale), 0.0},
+    {"mscale_all_dim", NULL, offsetof(rope_params, mscale_all_dim), 0.0},
+    {"attention_factor", NULL, offsetof(rope_params, attention_factor), 0.0},
+    {"original_max_position_embeddings", "rope.scaling.original_context_length",
+     offsetof(rope_params, original_context), 0.0},
+};
+
+static weft_status parse_kind(rope_params *rope, str kind, weft_error *err)
+{
+    static const struct {
+        const char *name;
+        rope_kind kind;
+    } KINDS[] = {
+        {"default", ROPE_DEFAULT}, {"none", ROPE_DEFAULT}, {"linear", ROPE_LINEAR},
+        {"llama3", ROPE_LLAMA3},   {"yarn", ROPE_YARN},
+    };
+    for (size_t i = 0; i < COUNT_OF(KINDS); i++) {
+        if (str_equal_text(kind, KINDS[i].name)) {
+            rope->kind = KINDS[i].kind;
+            return WEFT_OK;
+        }
+    }
+    return err_set(err, WEFT_UNSUPPORTED, "rope type '%.*s' is not supported",
+                   (int)(kind.len < 64 ? kind.len : 64), kind.ptr);
+}
+
+static weft_status check(const rope_params *r, weft_error *err)
+{
+    bool ok = r->theta > 0.0 && r->theta < 1e12 && r->factor >= 1e-3 && r->factor <= 1e6;
+    ok = ok && r->low_freq_factor > 0.0 && r->high_freq_factor >= r->low_freq_factor;
+    ok = ok && r->beta_fast > 0.0 && r->beta_slow > 0.0 && r->original_context >= 0.0;
+    ok = ok && isfinite(r->attention_factor) && isfinite(r->mscale) && isfinite(r->mscale_all_dim);
+    if (ok && (r->kind == ROPE_LLAMA3 || r->kind == ROPE_YARN)) ok = r->original_context >= 1.0;
+    if (ok) return WEFT_OK;
+    return err_set(err, WEFT_FORMAT,
+                   "rope settings out of range: theta %g, factor %g, original context %g", r->theta,
+                   r->factor, r->original_context);
+}
+
+static weft_status read_json(rope_params *rope, const json *settings, weft_error *err)
+{
+    str kind = json_text(json_get(settings, "rope_type"));
+    if (kind.len == 0) kind = json_text(json_get(settings, "type"));
+    weft_status status = kind.len == 0 ? WEFT_OK : parse_kind(rope, kind, err);
+    rope->theta = json_number(json_get(settings, "rope_theta"), rope->theta);
+    rope->truncate = json_bool(json_get(settings, "truncate"), true);
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        double *field = (double *)(void *)((char *)rope + ROWS[i].offset);
+        *field = json_number(json_get(settings, ROWS[i].json_key), *field);
+    }
+    return status;
+}
+
+static weft_status read_gguf(rope_params *rope, const model_source *s, weft_error *err)
+{
+    bool found;
+    str kind;
+    weft_status status = source_text(s, NULL, "rope.scaling.type", &found, &kind, err);
+    if (status == WEFT_OK && found) status = parse_kind(rope, kind, err);
+    for (size_t i = 0; i < COUNT_OF(ROWS) && status == WEFT_OK; i++) {
+        double number;
+        status = source_number(s, NULL, ROWS[i].gguf_key, &found, &number, err);
+        if (status == WEFT_OK && found) *(double *)(void *)((char *)rope + ROWS[i].offset) = number;
+    }
+    return status;
+}
+
+weft_status rope_config(rope_params *rope, const model_source *source, const json *settings,
+                        double theta, uint32_t context, weft_error *err)
+{
+    *rope = (rope_params){.kind = ROPE_DEFAULT, .theta = theta, .truncate = true};
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        *(double *)(void *)((char *)rope + ROWS[i].offset) = ROWS[i].fallback;
+    }
+    rope->original_context = (double)context;
+    weft_status status = WEFT_OK;
+    if (source->is_gguf) {
+        status = read_gguf(rope, source, err);
+    } else if (json_kind_of(settings) == JSON_KIND_OBJECT) {
+        status = read_json(rope, settings, err);
+    } else if (json_kind_of(settings) != JSON_KIND_NULL) {
+        status = err_set(err, WEFT_FORMAT, "config.json: rope settings are %s, expected an object",
+                         json_kind_name(json_kind_of(settings)));
+    }
+    return status == WEFT_OK ? check(rope, err) : status;
+}
+
+/* Low frequencies are divided by the factor, high ones kept, those between blended. */
+static double llama3_freq(const rope_params *r, double inv)
+{
+    double wave = 2.0 * 3.14159265358979323846 / inv;
+    double low = r->original_context / r->low_freq_factor;
+    double high = r->original_context / r->high_freq_factor;
+    if (wave > low) return inv / r->factor;
+    if (wave < high) return inv;
+    double smooth = (r->original_context / wave - r->low_freq_factor) /
+                    (r->high_freq_factor - r->low_freq_factor);
+    return inv * ((1.0 - smooth) / r->factor + smooth);
+}
+
+static double yarn_dim(const rope_params *r, uint32_t n_dims, double rotations)
+{
+    double turns = r->original_context / (rotations * 2.0 * 3.14159265358979323846);
+    return (double)n_dims * log(turns) / (2.0 * log(r->theta));
+}
+
+static double yarn_freq(const rope_params *r, uint32_t n_dims, uint32_t j, double inv)
+{
+    double low = yarn_dim(r, n_dims, r->beta_fast);
+    double high = yarn_dim(r, n_dims, r->beta_slow);
+    if (r->truncate) {
+        low = floor(low);
+        high = ceil(high);
+    }
+    if (low < 0.0) low = 0.0;
+    if (high > (double)n_dims - 1.0) high = (double)n_dims - 1.0;
+    if (low == high) high += 0.001;
+    double ramp = ((double)j - low) / (high - low);
+    ramp = ramp < 0.0 ? 0.0 : ramp > 1.0 ? 1.0 : ramp;
+    return inv / r->factor * ramp + inv * (1.0 - ramp);
+}
+
+static double yarn_magnitude(const rope_params *r)
+{
+    if (r->attention_factor != 0.0) return r->attention_factor;
+    if (r->factor <= 1.0) return 1.0;
+    double ln = log(r->factor);
+    if (r->mscale != 0.0 && r->mscale_all_dim != 0.0) {
+        return (0.1 * r->mscale * ln + 1.0) / (0.1 * r->mscale_all_dim * ln + 1.0);
+    }
+    return 0.1 * ln + 1.0;
+}
+
+weft_status rope_table(graph_rope *out, arena *a, const rope_params *rope, uint32_t n_dims,
+                       bool interleaved, const float *factors, weft_error *err)
+{
+    uint32_t n_pairs = n_dims / 2;
+    float *table = arena_array(a, n_pairs, sizeof *table);
+    if (table == NULL) return err_set(err, WEFT_NOMEM, "out of memory for a rope table");
+    for (uint32_t j = 0; j < n_pairs; j++) {
+        double inv = pow(rope->theta, -2.0 * (double)j / (double)n_dims);
+        if (rope->kind == ROPE_LINEAR) inv /= rope->factor;
+        if (rope->kind == ROPE_LLAMA3) inv = llama3_freq(rope, inv);
+        if (rope->kind == ROPE_YARN) inv = yarn_freq(rope, n_dims, j, inv);
+        if (factors != NULL) inv /= (double)factors[j];
+        table[j] = (float)inv;
+    }
+    *out = (graph_rope){.inv_freq = table,
+                        .n_pairs = n_pairs,
+                        .interleaved = interleaved,
+                        .magnitude = rope->kind == ROPE_YARN ? (float)yarn_magnitude(rope) : 1.0F};
+    return WEFT_OK;
+}
