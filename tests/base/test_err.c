@@ -72,8 +72,13 @@ static void test_hostile_names(void **state)
     (void)state;
     weft_error err = {0};
     err_set(&err, WEFT_IO, "'%s'", "\x1b[2J\r\n\x7f\xc2\x9b\xff\xc3\xe9 \xc3\xa9");
-    assert_string_equal(err.message, "'?[2J??"
-                                     "??????? \xc3\xa9'");
+    /* ESC; CR, LF, DEL; C1 in two bytes; a stray byte and a lead without its follower, twice. */
+    assert_string_equal(err.message, "'?"
+                                     "[2J"
+                                     "???"
+                                     "??"
+                                     "???"
+                                     " \xc3\xa9'");
 }
 
 static char logged[1024];

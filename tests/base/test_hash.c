@@ -1,0 +1,53 @@
+/* test_hash.c - published and independently computed values. */
+#include "base/hash.h"
+#include "support/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void test_xx64(void **state)
+{
+    (void)state;
+    unsigned char bytes[101];
+    for (size_t i = 0; i < 100; i++) bytes[i + 1] = (unsigned char)i;
+    assert_true(hash_xx64("", 0, 0) == 0xef46db3751d8e999u);
+    assert_true(hash_xx64(NULL, 0, 0) == 0xef46db3751d8e999u);
+    assert_true(hash_xx64("abc", 3, 0) == 0x44bc2cf5ad770999u);
+    assert_true(hash_xx64("abc", 3, 1) == 0xbea9ca8199328908u);
+    assert_true(hash_xx64(bytes + 1, 100, 0) == 0x6ac1e58032166597u);
+    assert_true(hash_xx64(bytes + 1, 100, 12345) == 0x28ba1ae2de4de27u);
+}
+
+static void check_sha256(const void *data, size_t n_bytes, const char *expected)
+{
+    unsigned char digest[32];
+    char text[65];
+    weft_error err = {0};
+    assert_ok(hash_sha256(data, n_bytes, digest, &err), &err);
+    for (size_t i = 0; i < 32; i++) snprintf(text + i * 2, 3, "%02x", digest[i]);
+    assert_string_equal(text, expected);
+}
+
+/* The examples of FIPS 180-2. */
+static void test_sha256(void **state)
+{
+    (void)state;
+    check_sha256("", 0, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+    check_sha256(NULL, 0, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+    check_sha256("abc", 3, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    char *many = malloc(1000000);
+    assert_non_null(many);
+    memset(many, 'a', 1000000);
+    check_sha256(many, 1000000, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+    free(many);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_xx64),
+        cmocka_unit_test(test_sha256),
+    };
+    return TEST_RUN("base/hash", tests);
+}
