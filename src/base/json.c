@@ -252,6 +252,7 @@ static void write_real(double value, strbuf *buf)
     char text[64];
     for (int precision = 15; precision <= 17; precision++) {
         snprintf(text, sizeof text, "%.*g", precision, value);
+        // NOLINTNEXTLINE(check-calls): reads what snprintf has just printed, in the same locale
         if (strtod(text, NULL) == value) break;
     }
     bool whole = true;
