@@ -159,6 +159,7 @@ static weft_status system_list(const io *files, const char *path, const weft_all
     size_t count = 0;
     strbuf_add(&buf, "", 0);
     errno = 0;
+    // NOLINTNEXTLINE(concurrency-mt-unsafe): the stream is ours alone
     for (struct dirent *entry = readdir(dir); entry != NULL; entry = readdir(dir)) {
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
         strbuf_add(&buf, entry->d_name, strlen(entry->d_name) + 1);
