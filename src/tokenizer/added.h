@@ -1,0 +1,50 @@
+/* added.h - tokens that are found in the text as they stand, before anything else looks at it. */
+#ifndef TOKENIZER_ADDED_H
+#define TOKENIZER_ADDED_H
+
+#include "base/str.h"
+#include "tokenizer/pairs.h"
+
+enum { ADDED_BYTES = 1024 }; /* longest token: a text costs its length times this at worst */
+
+typedef struct added_token {
+    int32_t id;
+    bool single_word; /* not where a word goes on before or behind it */
+    bool lstrip;      /* takes the white space before it */
+    bool rstrip;      /* takes the white space behind it */
+} added_token;
+
+/* A trie. */
+typedef struct added {
+    const weft_allocator *allocator; /* borrowed */
+    added_token *tokens;             /* [capacity] */
+    uint32_t n_tokens;
+    uint32_t capacity;
+    uint32_t n_nodes;
+    pairs children;   /* node and byte -> child, and 1 + the token that ends there or 0 */
+    bool starts[256]; /* bytes that a token starts with */
+} added;
+
+weft_status added_init(added *a, const weft_allocator *allocator, weft_error *err);
+void added_deinit(added *a);
+
+/* A text that is there already keeps its first token. Empty texts are left out. LIMIT when too long. */
+weft_status added_put(added *a, str text, added_token token, weft_error *err);
+
+/* id -1: text between tokens, never empty. */
+typedef weft_status added_piece(void *user, str text, int32_t id, weft_error *err);
+
+/* Parts of the text in which no token is looked for. */
+typedef struct added_closed {
+    const str_span *spans; /* [n], ascending and disjoint */
+    size_t n;
+} added_closed;
+
+/* Whether bytes [first, end) touch a closed part. */
+bool added_is_closed(added_closed closed, size_t first, size_t end);
+
+/* Leftmost, then longest; tokens that touch a closed part are no tokens. text is valid UTF-8. */
+weft_status added_split(const added *a, str text, added_closed closed, added_piece *piece,
+                        void *user, weft_error *err);
+
+#endif

@@ -1,0 +1,61 @@
+/* pretoken.h - cutting a text into the words that the model works on. */
+#ifndef TOKENIZER_PRETOKEN_H
+#define TOKENIZER_PRETOKEN_H
+
+#include "tokenizer/regex.h"
+
+enum { PRETOKEN_STEPS = 16 };
+
+/* What becomes of a match. */
+typedef enum split_behavior {
+    SPLIT_ISOLATED,        /* a piece of its own */
+    SPLIT_REMOVED,         /* dropped */
+    SPLIT_CONTIGUOUS,      /* neighbouring matches are one piece */
+    SPLIT_MERGED_PREVIOUS, /* joined to the piece before */
+    SPLIT_MERGED_NEXT      /* joined to the piece behind */
+} split_behavior;
+
+typedef struct pretoken_step {
+    regex regex; /* code NULL: no split */
+    split_behavior behavior;
+    bool invert;      /* what is between matches counts as the match */
+    bool space_ahead; /* a piece that does not start with a space gets one */
+} pretoken_step;
+
+/* Every piece of a step goes through the next. */
+typedef struct pretoken {
+    regex_memory memory;
+    pretoken_step steps[PRETOKEN_STEPS];
+    uint32_t n_steps;
+    bool bytes; /* the last step was ByteLevel: words are bytes, not characters */
+} pretoken;
+
+/* The pattern of ByteLevel. */
+#define PRETOKEN_GPT2                                                                              \
+    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
+
+/* Must not move afterwards. */
+weft_status pretoken_init(pretoken *p, const weft_allocator *allocator, weft_error *err);
+void pretoken_deinit(pretoken *p);
+
+/* LIMIT for too many steps; UNSUPPORTED behind ByteLevel, which has to be last. */
+weft_status pretoken_split(pretoken *p, str pattern, bool literal, split_behavior behavior,
+                           bool invert, weft_error *err);
+weft_status pretoken_bytelevel(pretoken *p, bool space_ahead, bool split, weft_error *err);
+
+typedef struct pretoken_scratch {
+    regex_search search;
+    strbuf spaced;
+} pretoken_scratch;
+
+weft_status pretoken_scratch_init(pretoken_scratch *s, const weft_allocator *allocator,
+                                  size_t text_bytes, weft_error *err);
+void pretoken_scratch_deinit(pretoken_scratch *s);
+
+/* Called for each word, never with an empty one. */
+typedef weft_status pretoken_word(void *user, str word, weft_error *err);
+
+weft_status pretoken_run(const pretoken *p, pretoken_scratch *s, str text, pretoken_word *word,
+                         void *user, weft_error *err);
+
+#endif

@@ -1,0 +1,278 @@
+/* tokenizer.c - the pipeline from text to ids, and the functions of tokenizer.h. */
+#include "tokenizer/tokenizer.h"
+
+#include <string.h>
+
+#include "base/utf8.h"
+#include "tokenizer/pipeline.h"
+#include "tokenizer/token_list.h"
+
+/* ---- making ---- */
+
+weft_status pipeline_create(const weft_allocator *allocator, tokenizer **out, weft_error *err)
+{
+    tokenizer *t = mem_alloc_zero(allocator, sizeof *t);
+    *out = t;
+    if (t == NULL) return err_set(err, WEFT_NOMEM, "out of memory for a tokenizer");
+    t->allocator = allocator;
+    t->bos = -1;
+    t->eos = -1;
+    weft_status status = added_init(&t->added, allocator, err);
+    if (status == WEFT_OK) status = added_init(&t->added_normalized, allocator, err);
+    if (status == WEFT_OK) status = pretoken_init(&t->pretoken, allocator, err);
+    return status;
+}
+
+weft_status pipeline_reserve(tokenizer *t, size_t n_tokens, size_t n_merges, weft_error *err)
+{
+    weft_status status = vocab_init(&t->vocab, t->allocator, n_tokens, err);
+    if (status == WEFT_OK) status = bpe_init(&t->bpe, t->allocator, &t->vocab, n_merges, err);
+    return status;
+}
+
+weft_status pipeline_finish(tokenizer *t, bool bytelevel, weft_error *err)
+{
+    bpe_finish(&t->bpe, t->pretoken.bytes);
+    return vocab_finish(&t->vocab, bytelevel, err);
+}
+
+void tokenizer_destroy(tokenizer *t)
+{
+    if (t == NULL) return;
+    bpe_deinit(&t->bpe);
+    pretoken_deinit(&t->pretoken);
+    added_deinit(&t->added_normalized);
+    added_deinit(&t->added);
+    vocab_deinit(&t->vocab);
+    mem_free(t->allocator, t, sizeof *t);
+}
+
+weft_status tokenizer_parse(const env *environment, const char *json_text, size_t n_bytes,
+                            tokenizer **out, weft_error *err)
+{
+    *out = NULL;
+    if (n_bytes > TOKENIZER_FILE_BYTES) {
+        return err_set(err, WEFT_LIMIT, "tokenizer: %zu bytes, at most %d are supported", n_bytes,
+                       TOKENIZER_FILE_BYTES);
+    }
+    json_doc doc = {NULL};
+    weft_status status = json_parse(&doc, json_text, n_bytes, err);
+    if (status != WEFT_OK) {
+        err_context(err, "tokenizer: ");
+        return status;
+    }
+    tokenizer *t = NULL;
+    status = pipeline_create(environment->allocator, &t, err);
+    if (status == WEFT_OK) status = load_json(t, doc.root, err);
+    json_doc_free(&doc);
+    if (status != WEFT_OK) {
+        tokenizer_destroy(t);
+        return status;
+    }
+    *out = t;
+    return WEFT_OK;
+}
+
+/* ---- opening ---- */
+
+static weft_status open_config(const weights *w, tokenizer *t, weft_error *err)
+{
+    static const char NAME[] = "tokenizer_config.json";
+    char *text;
+    size_t n_bytes;
+    weft_status status = weights_read_sibling(w, NAME, TOKENIZER_FILE_BYTES, &text, &n_bytes, err);
+    if (status != WEFT_OK || text == NULL) return status;
+    json_doc doc = {NULL};
+    status = json_parse(&doc, text, n_bytes, err);
+    if (status != WEFT_OK) err_context(err, "%s: ", NAME);
+    if (status == WEFT_OK) status = load_json_config(t, doc.root, err);
+    json_doc_free(&doc);
+    mem_free(w->env.allocator, text, n_bytes + 1);
+    return status;
+}
+
+static weft_status open_folder(const weights *w, tokenizer **out, weft_error *err)
+{
+    char *text;
+    size_t n_bytes;
+    weft_status status =
+        weights_read_sibling(w, "tokenizer.json", TOKENIZER_FILE_BYTES, &text, &n_bytes, err);
+    if (status != WEFT_OK || text == NULL) return status;
+    tokenizer *t = NULL;
+    status = tokenizer_parse(&w->env, text, n_bytes, &t, err);
+    mem_free(w->env.allocator, text, n_bytes + 1);
+    if (status == WEFT_OK) status = open_config(w, t, err);
+    if (status != WEFT_OK) {
+        tokenizer_destroy(t);
+        return status;
+    }
+    *out = t;
+    return WEFT_OK;
+}
+
+static weft_status open_gguf(const weights *w, tokenizer **out, weft_error *err)
+{
+    if (!load_gguf_present(w)) return WEFT_OK;
+    tokenizer *t = NULL;
+    weft_status status = pipeline_create(w->env.allocator, &t, err);
+    if (status == WEFT_OK) status = load_gguf(t, w, err);
+    if (status != WEFT_OK) {
+        tokenizer_destroy(t);
+        return status;
+    }
+    *out = t;
+    return WEFT_OK;
+}
+
+weft_status tokenizer_open(const weights *w, tokenizer **out, weft_error *err)
+{
+    *out = NULL;
+    if (w->metadata != NULL) return open_gguf(w, out, err);
+    return open_folder(w, out, err);
+}
+
+/* ---- encoding ---- */
+
+typedef struct encoder {
+    const tokenizer *tokenizer;
+    token_list *out;
+    str whole;
+    added_closed closed; /* of the whole text */
+    normalizer_scratch normalizer;
+    pretoken_scratch pretoken;
+    bpe_scratch bpe;
+} encoder;
+
+static weft_status encode_word(void *user, str word, weft_error *err)
+{
+    encoder *e = user;
+    return bpe_encode(&e->tokenizer->bpe, &e->bpe, word, e->out, err);
+}
+
+static weft_status encode_normalized(void *user, str text, int32_t id, weft_error *err)
+{
+    encoder *e = user;
+    if (id >= 0) return token_list_add(e->out, id, err);
+    return pretoken_run(&e->tokenizer->pretoken, &e->pretoken, text, encode_word, e, err);
+}
+
+static weft_status normalize(encoder *e, str text, str *result, weft_error *err)
+{
+    return normalizer_run(&e->tokenizer->normalizer, &e->normalizer, text, result, err);
+}
+
+static weft_status encode_piece(void *user, str text, int32_t id, weft_error *err)
+{
+    encoder *e = user;
+    if (id >= 0) return token_list_add(e->out, id, err);
+    str normalized;
+    weft_status status = normalize(e, text, &normalized, err);
+    if (status != WEFT_OK) return status;
+    /* Normalizing moves bytes, so a piece with a closed part is closed as a whole. */
+    size_t first = (size_t)(text.ptr - e->whole.ptr);
+    if (added_is_closed(e->closed, first, first + text.len))
+        return encode_normalized(e, normalized, -1, err);
+    return added_split(&e->tokenizer->added_normalized, normalized, (added_closed){NULL, 0},
+                       encode_normalized, e, err);
+}
+
+static weft_status encode_plain(encoder *e, str text, weft_error *err)
+{
+    str normalized;
+    weft_status status = normalize(e, text, &normalized, err);
+    if (status != WEFT_OK) return status;
+    return encode_normalized(e, normalized, -1, err);
+}
+
+static weft_status encode(const tokenizer *t, str text, uint32_t flags, added_closed closed,
+                          token_list *out, weft_error *err)
+{
+    encoder e = {.tokenizer = t, .out = out, .whole = text, .closed = closed};
+    normalizer_scratch_init(&e.normalizer, out->allocator, (size_t)TOKENIZER_TEXT_BYTES * 4);
+    weft_status status = bpe_scratch_init(&e.bpe, out->allocator, text.len, err);
+    if (status == WEFT_OK) {
+        status = pretoken_scratch_init(&e.pretoken, out->allocator, text.len, err);
+        if (status == WEFT_OK && (flags & TOKENIZER_PLAIN) != 0) {
+            status = encode_plain(&e, text, err);
+        } else if (status == WEFT_OK) {
+            status = added_split(&t->added, text, closed, encode_piece, &e, err);
+        }
+        pretoken_scratch_deinit(&e.pretoken);
+    }
+    bpe_scratch_deinit(&e.bpe);
+    normalizer_scratch_deinit(&e.normalizer);
+    return status;
+}
+
+static weft_status encode_checked(const tokenizer *t, str text, uint32_t flags, added_closed closed,
+                                  token_list *out, weft_error *err)
+{
+    if (text.len > TOKENIZER_TEXT_BYTES) {
+        return err_set(err, WEFT_LIMIT, "tokenizer: a text of %zu bytes, at most %d are supported",
+                       text.len, TOKENIZER_TEXT_BYTES);
+    }
+    if (!utf8_valid(text.ptr, text.len))
+        return err_set(err, WEFT_FORMAT, "tokenizer: the text is not valid UTF-8");
+    bool specials = (flags & TOKENIZER_SPECIALS) != 0;
+    size_t before = out->len;
+    weft_status status = WEFT_OK;
+    if (specials) status = token_list_add_all(out, t->around.before, t->around.n_before, err);
+    if (status == WEFT_OK && text.len != 0) status = encode(t, text, flags, closed, out, err);
+    if (status == WEFT_OK && specials)
+        status = token_list_add_all(out, t->around.after, t->around.n_after, err);
+    if (status != WEFT_OK) out->len = before;
+    return status;
+}
+
+weft_status tokenizer_encode(const tokenizer *t, str text, uint32_t flags, token_list *out,
+                             weft_error *err)
+{
+    return encode_checked(t, text, flags, (added_closed){NULL, 0}, out, err);
+}
+
+weft_status tokenizer_encode_apart(const tokenizer *t, str text, const str_span *spans,
+                                   size_t n_spans, token_list *out, weft_error *err)
+{
+    return encode_checked(t, text, 0, (added_closed){spans, n_spans}, out, err);
+}
+
+/* ---- looking up ---- */
+
+uint32_t tokenizer_n_vocab(const tokenizer *t)
+{
+    return t->vocab.n;
+}
+
+int32_t tokenizer_find(const tokenizer *t, str token)
+{
+    return vocab_find(&t->vocab, token);
+}
+
+int32_t tokenizer_bos(const tokenizer *t)
+{
+    return t->bos;
+}
+
+int32_t tokenizer_eos(const tokenizer *t)
+{
+    return t->eos;
+}
+
+bool tokenizer_is_special(const tokenizer *t, int32_t id)
+{
+    const vocab_entry *entry = vocab_get(&t->vocab, id);
+    return entry != NULL && (entry->flags & VOCAB_SPECIAL) != 0;
+}
+
+str tokenizer_token(const tokenizer *t, int32_t id)
+{
+    const vocab_entry *entry = vocab_get(&t->vocab, id);
+    return entry == NULL ? (str){"", 0} : (str){entry->text, entry->text_len};
+}
+
+weft_status tokenizer_bytes(const tokenizer *t, int32_t id, bool specials, strbuf *out)
+{
+    const vocab_entry *entry = vocab_get(&t->vocab, id);
+    if (entry == NULL || (!specials && (entry->flags & VOCAB_SPECIAL) != 0)) return out->status;
+    return strbuf_add(out, entry->bytes, entry->bytes_len);
+}

@@ -1,0 +1,50 @@
+/* vocab.h - ids and their spellings: those of the model and those added to it. */
+#ifndef TOKENIZER_VOCAB_H
+#define TOKENIZER_VOCAB_H
+
+#include "base/arena.h"
+#include "base/map.h"
+
+enum {
+    VOCAB_KNOWN = 1,   /* the id exists */
+    VOCAB_MODEL = 2,   /* the model's own: a word may become it */
+    VOCAB_ADDED = 4,   /* found in the text as it stands, and stands for its spelling */
+    VOCAB_SPECIAL = 8, /* not shown unless asked for */
+};
+
+typedef struct vocab_entry {
+    const char *text;  /* as the vocabulary spells it */
+    const char *bytes; /* what it stands for; may be text itself */
+    uint32_t text_len;
+    uint32_t bytes_len;
+    uint32_t flags;
+} vocab_entry;
+
+typedef struct vocab {
+    const weft_allocator *allocator; /* borrowed */
+    arena arena;                     /* spellings */
+    vocab_entry *entries;            /* [capacity], by id */
+    uint32_t n;                      /* largest id + 1 */
+    uint32_t capacity;
+    uint32_t limit; /* ids are below it: gaps are bounded by the number of tokens */
+    map by_text;    /* spelling -> id */
+} vocab;
+
+/* n_tokens: how many the file lists. */
+weft_status vocab_init(vocab *v, const weft_allocator *allocator, size_t n_tokens, weft_error *err);
+void vocab_deinit(vocab *v);
+
+/* LIMIT for an id out of bounds, FORMAT for one that has a spelling already. A spelling met again belongs to
+ * the later id. text is copied. */
+weft_status vocab_put(vocab *v, int64_t id, str text, uint32_t flags, weft_error *err);
+
+/* Fills bytes: from the byte-level alphabet when asked and all of a spelling is in it, else the spelling. */
+weft_status vocab_finish(vocab *v, bool bytelevel, weft_error *err);
+
+/* -1 when absent. */
+int32_t vocab_find(const vocab *v, str text);
+
+/* NULL for an unknown id. */
+const vocab_entry *vocab_get(const vocab *v, int32_t id);
+
+#endif
