@@ -210,6 +210,7 @@ typedef struct weft_engine_options {
     uint32_t context;       /* most positions of one sequence; 0: the model's, at most 8192 */
     uint32_t max_sequences; /* sequences that may be active together; 0: 16 */
     uint32_t chunk_tokens;  /* most prompt tokens of one sequence per step; 0: 512 */
+    uint32_t max_outputs;   /* tokens of one step whose logits can be had; 0: max_sequences */
     uint64_t memory_bytes;  /* budget for sequence state; 0: what one sequence of context needs, or
                                1 GiB if that is more */
 } weft_engine_options;

@@ -11,6 +11,11 @@ typedef struct str {
     size_t len;
 } str;
 
+/* Bytes [first, first + n_bytes) of a text. */
+typedef struct str_span {
+    size_t first, n_bytes;
+} str_span;
+
 str str_of(const char *text); /* of a NUL-terminated text */
 bool str_equal(str a, str b);
 bool str_equal_text(str a, const char *text);

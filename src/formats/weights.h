@@ -98,6 +98,11 @@ const tensor *weights_find(const weights *w, const char *name);
 weft_status weights_sibling(const weights *w, const char *name, char *buffer, size_t capacity,
                             weft_error *err);
 
+/* The whole of a file in the checkpoint's folder, NUL-terminated, in *n_bytes + 1 bytes of the allocator; *text NULL
+ * with OK when it is not there. LIMIT when it is larger than limit. */
+weft_status weights_read_sibling(const weights *w, const char *name, size_t limit, char **text,
+                                 size_t *n_bytes, weft_error *err);
+
 /* NULL when absent. */
 const gguf_value *weights_metadata(const weights *w, const char *key);
 

@@ -46,8 +46,8 @@ static weft_status quant_of(const model_source *s, const char *path, uint32_t *b
     return WEFT_OK;
 }
 
-weft_status model_bind_tensor(const model_source *s, const char *name, tensor *t, bool *used,
-                              weft_error *err)
+weft_status llm_bind_tensor(const model_source *s, const char *name, tensor *t, bool *used,
+                            weft_error *err)
 {
     const tensor *found = weights_find(s->weights, name);
     if (found == NULL) return err_set(err, WEFT_FORMAT, "tensor '%s' is missing", name);

@@ -12,7 +12,7 @@ enum { NAME_BYTES = 512 };
 static const char *const ROOTS[] = {"model.", "language_model.model.", "model.language_model.", ""};
 
 typedef struct binder {
-    model *m;
+    llm *m;
     const model_source *source;
     const char *root;      /* of SLOT_MODEL and SLOT_LAYER */
     const char *head_root; /* of SLOT_HEAD */
@@ -80,7 +80,7 @@ static bool is_wanted(const binder *b, const model_slot *slot, bool exists)
 
 static weft_status bind_slot(binder *b, uint32_t slot_i, uint32_t layer, weft_error *err)
 {
-    model *m = b->m;
+    llm *m = b->m;
     const model_slot *slot = &m->family->slots[slot_i];
     char name[NAME_BYTES];
     slot_name(b, slot, layer, name);
@@ -89,18 +89,23 @@ static weft_status bind_slot(binder *b, uint32_t slot_i, uint32_t layer, weft_er
         /* A tied model may carry its output matrix all the same: it is the embedding. */
         if (slot->place == SLOT_HEAD && there != NULL) {
             tensor ignored;
-            return model_bind_tensor(b->source, name, &ignored, b->used, err);
+            return llm_bind_tensor(b->source, name, &ignored, b->used, err);
         }
         return WEFT_OK;
     }
     tensor *t = &m->tensors[m->n_tensors];
-    weft_status status = model_bind_tensor(b->source, name, t, b->used, err);
+    weft_status status = llm_bind_tensor(b->source, name, t, b->used, err);
     if (status != WEFT_OK) return status;
     bool is_embed = slot_i == 0;
     if (is_embed && m->params.n_vocab == 0 && t->n_rows < UINT32_MAX / 2)
         m->params.n_vocab = (uint32_t)t->n_rows;
     status = check_shape(&m->params, slot, t, err);
     if (status != WEFT_OK) return status;
+    char label[32];
+    encoding_label(t, label, sizeof label);
+    m->labels[m->n_tensors] = arena_copy_text(&m->arena, label, strlen(label));
+    if (m->labels[m->n_tensors] == NULL)
+        return err_set(err, WEFT_NOMEM, "out of memory for a tensor");
     m->n_tensors++;
     m->bound[(size_t)slot_i * m->params.n_layers + layer] = m->n_tensors;
     return WEFT_OK;
@@ -156,7 +161,7 @@ static weft_status rope_factors(const binder *b, const float **factors, weft_err
     return WEFT_OK;
 }
 
-static weft_status make_rope(model *m, uint32_t i, const float *factors, weft_error *err)
+static weft_status make_rope(llm *m, uint32_t i, const float *factors, weft_error *err)
 {
     const model_params *p = &m->params;
     return rope_table(&m->ropes[i], &m->arena, &p->ropes[i], p->rope_dims, p->rope_interleaved,
@@ -165,7 +170,7 @@ static weft_status make_rope(model *m, uint32_t i, const float *factors, weft_er
 
 static weft_status bind_all(binder *b, weft_error *err)
 {
-    model *m = b->m;
+    llm *m = b->m;
     weft_status status = WEFT_OK;
     for (uint32_t slot_i = 0; slot_i < m->family->n_slots && status == WEFT_OK; slot_i++) {
         const model_slot *slot = &m->family->slots[slot_i];
@@ -183,15 +188,16 @@ static weft_status bind_all(binder *b, weft_error *err)
     return status == WEFT_OK ? check_leftovers(b, err) : status;
 }
 
-weft_status model_bind(model *m, const model_source *source, weft_error *err)
+weft_status llm_bind(llm *m, const model_source *source, weft_error *err)
 {
     size_t n_bound = (size_t)m->family->n_slots * m->params.n_layers;
     size_t n_used = source->weights->n_tensors;
     m->bound = arena_array(&m->arena, n_bound, sizeof *m->bound);
     m->tensors = arena_array(&m->arena, n_bound, sizeof *m->tensors);
+    m->labels = arena_array(&m->arena, n_bound, sizeof *m->labels);
     bool *used = mem_alloc_zero(m->env.allocator, n_used);
     weft_status status;
-    if (m->bound == NULL || m->tensors == NULL || used == NULL) {
+    if (!m->bound || !m->tensors || !m->labels || used == NULL) {
         status = err_set(err, WEFT_NOMEM, "out of memory for %zu tensors", n_bound);
     } else {
         binder b = {.m = m, .source = source, .used = used};

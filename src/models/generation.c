@@ -7,7 +7,7 @@
 
 enum { STOP_IDS = 64, TOP_K_DEFAULT = 50 };
 
-static weft_status add_stop(model *m, int32_t *ids, double id, weft_error *err)
+static weft_status add_stop(llm *m, int32_t *ids, double id, weft_error *err)
 {
     if (!(id >= 0.0 && id < (double)INT32_MAX)) {
         return err_set(err, WEFT_FORMAT, "end token id %g is out of range", id);
@@ -22,7 +22,7 @@ static weft_status add_stop(model *m, int32_t *ids, double id, weft_error *err)
     return WEFT_OK;
 }
 
-static weft_status read_stops(model *m, int32_t *ids, const json *value, weft_error *err)
+static weft_status read_stops(llm *m, int32_t *ids, const json *value, weft_error *err)
 {
     weft_status status = WEFT_OK;
     if (json_kind_of(value) == JSON_KIND_INT)
@@ -43,20 +43,15 @@ static void read_sampling(weft_sampling *s, const json *config)
     s->top_k = top_k > 0 && top_k < UINT32_MAX ? (uint32_t)top_k : 0;
 }
 
-static weft_status read_json(model *m, int32_t *ids, const model_source *source, weft_error *err)
+static weft_status read_json(llm *m, int32_t *ids, const model_source *source, weft_error *err)
 {
-    char path[4096];
-    weft_status status =
-        weights_sibling(m->weights, "generation_config.json", path, sizeof path, err);
+    char *text;
+    size_t n_bytes;
+    weft_status status = weights_read_sibling(m->weights, "generation_config.json",
+                                              WEIGHTS_CONFIG_BYTES, &text, &n_bytes, err);
     if (status != WEFT_OK) return status;
-    char *text = NULL;
-    size_t n_bytes = 0;
-    weft_error absent = {WEFT_OK, ""};
-    weft_status read = io_read_file(m->env.io, m->env.allocator, path, WEIGHTS_CONFIG_BYTES, &text,
-                                    &n_bytes, &absent);
-    if (read == WEFT_NOMEM) return err_set(err, read, "%s", absent.message);
     json_doc doc = {NULL};
-    if (read == WEFT_OK) {
+    if (text != NULL) {
         status = json_parse(&doc, text, n_bytes, err);
         mem_free(m->env.allocator, text, n_bytes + 1);
         if (status != WEFT_OK) {
@@ -76,7 +71,7 @@ static weft_status read_json(model *m, int32_t *ids, const model_source *source,
     return status;
 }
 
-static weft_status read_gguf(model *m, int32_t *ids, weft_error *err)
+static weft_status read_gguf(llm *m, int32_t *ids, weft_error *err)
 {
     static const char *const KEYS[] = {"tokenizer.ggml.eos_token_id",
                                        "tokenizer.ggml.eot_token_id"};
@@ -89,7 +84,7 @@ static weft_status read_gguf(model *m, int32_t *ids, weft_error *err)
     return WEFT_OK;
 }
 
-weft_status model_read_generation(model *m, const model_source *source, weft_error *err)
+weft_status llm_read_generation(llm *m, const model_source *source, weft_error *err)
 {
     m->generation.sampling = (weft_sampling){.top_p = 1.0F};
     int32_t *ids = arena_array(&m->arena, STOP_IDS, sizeof *ids);

@@ -21,7 +21,7 @@ const model_family *const *model_family_table(uint32_t *count)
     return FAMILIES;
 }
 
-static weft_status find_family(model *m, const model_source *s, weft_error *err)
+static weft_status find_family(llm *m, const model_source *s, weft_error *err)
 {
     for (size_t i = 0; i < COUNT_OF(FAMILIES); i++) {
         const char *const *type = s->is_gguf ? FAMILIES[i]->gguf_types : FAMILIES[i]->hf_types;
@@ -53,7 +53,7 @@ graph_id build_slot(model_build *b, uint32_t slot, uint32_t layer)
     return bound == 0 ? 0 : graph_weight(b->g, bound - 1);
 }
 
-static weft_status build_graph(model *m, weft_error *err)
+static weft_status build_graph(llm *m, weft_error *err)
 {
     enum { PER_LAYER = 64, BESIDES = 32 };
     uint32_t capacity = m->params.n_layers * PER_LAYER + BESIDES;
@@ -73,37 +73,37 @@ static weft_status build_graph(model *m, weft_error *err)
     return graph_status(&m->graph, err);
 }
 
-static weft_status load(model *m, weft_error *err)
+static weft_status load(llm *m, weft_error *err)
 {
     model_source source;
     weft_status status = source_init(&source, m->weights, err);
     if (status == WEFT_OK) status = find_family(m, &source, err);
     if (status == WEFT_OK) status = check_quantization(&source, err);
-    if (status == WEFT_OK) status = model_read_params(m, &source, err);
-    if (status == WEFT_OK) status = model_bind(m, &source, err);
+    if (status == WEFT_OK) status = llm_read_params(m, &source, err);
+    if (status == WEFT_OK) status = llm_bind(m, &source, err);
     if (status == WEFT_OK) status = build_graph(m, err);
-    if (status == WEFT_OK) status = model_read_generation(m, &source, err);
+    if (status == WEFT_OK) status = llm_read_generation(m, &source, err);
     return status;
 }
 
-weft_status model_open(const env *in, const char *path, model **out, weft_error *err)
+weft_status llm_open(const env *in, const char *path, llm **out, weft_error *err)
 {
     *out = NULL;
-    model *m = mem_alloc_zero(in->allocator, sizeof *m);
+    llm *m = mem_alloc_zero(in->allocator, sizeof *m);
     if (m == NULL) return err_set(err, WEFT_NOMEM, "out of memory for a model");
     m->env = *in;
     arena_init(&m->arena, in->allocator, 0);
     weft_status status = weights_open(in, path, &m->weights, err);
     if (status == WEFT_OK) status = load(m, err);
     if (status != WEFT_OK) {
-        model_close(m);
+        llm_close(m);
         return status;
     }
     *out = m;
     return WEFT_OK;
 }
 
-void model_close(model *m)
+void llm_close(llm *m)
 {
     if (m == NULL) return;
     const weft_allocator *allocator = m->env.allocator;

@@ -11,13 +11,14 @@ typedef struct model_generation {
     uint32_t n_stop_ids;
 } model_generation;
 
-typedef struct model {
+typedef struct llm {
     env env;
     arena arena;      /* owns everything below but weights */
     weights *weights; /* mapped files */
     const model_family *family;
     model_params params;
-    tensor *tensors; /* [n_tensors], bound: affine triples joined */
+    tensor *tensors;     /* [n_tensors], bound: affine triples joined */
+    const char **labels; /* [n_tensors], "bf16", "affine4g64" */
     uint32_t n_tensors;
     uint32_t *bound; /* [n_slots, n_layers], tensor index + 1 */
     graph_rope ropes[MODEL_ROPES];
@@ -25,23 +26,23 @@ typedef struct model {
     kv_layer *kv_layers; /* [n_kv_layers] */
     uint32_t n_kv_layers;
     model_generation generation;
-} model;
+} llm;
 
 /* IO, FORMAT, UNSUPPORTED (an unknown architecture, encoding, or value that would change the result), LIMIT,
  * NOMEM: one sentence that names the thing. */
-weft_status model_open(const env *in, const char *path, model **m, weft_error *err);
-void model_close(model *m);
+weft_status llm_open(const env *in, const char *path, llm **m, weft_error *err);
+void llm_close(llm *m);
 
 /* Joins scales and biases to their codes as the config's "quantization" says; t is the tensor of name. */
-weft_status model_bind_tensor(const model_source *s, const char *name, tensor *t, bool *used,
-                              weft_error *err);
+weft_status llm_bind_tensor(const model_source *s, const char *name, tensor *t, bool *used,
+                            weft_error *err);
 
 /* Fills slots and tensors of m, checks shapes, and refuses what is left over. */
-weft_status model_bind(model *m, const model_source *source, weft_error *err);
+weft_status llm_bind(llm *m, const model_source *source, weft_error *err);
 
 /* params of m by the family's rows and derive(). */
-weft_status model_read_params(model *m, const model_source *source, weft_error *err);
+weft_status llm_read_params(llm *m, const model_source *source, weft_error *err);
 
-weft_status model_read_generation(model *m, const model_source *source, weft_error *err);
+weft_status llm_read_generation(llm *m, const model_source *source, weft_error *err);
 
 #endif

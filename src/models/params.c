@@ -42,7 +42,7 @@ static weft_status read_row(model_params *p, const model_source *s, const model_
     return WEFT_OK;
 }
 
-weft_status model_read_params(model *m, const model_source *source, weft_error *err)
+weft_status llm_read_params(llm *m, const model_source *source, weft_error *err)
 {
     for (uint32_t i = 0; i < m->family->n_params; i++) {
         weft_status status = read_row(&m->params, source, &m->family->params[i], err);

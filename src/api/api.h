@@ -1,0 +1,50 @@
+/* api.h - what the files of api/ share: weft_model, and the rules for structs the caller fills. */
+#ifndef API_API_H
+#define API_API_H
+
+#include "chat/template.h"
+#include "engine/engine.h"
+#include "models/model.h"
+#include "tokenizer/detok.h"
+
+struct weft_model {
+    env env;
+    weft_allocator allocator; /* copies of the caller's */
+    weft_log log;
+    llm *model;
+    /* NULL with the reason beside it: a model can be run by ids without them. */
+    tokenizer *tokenizer;
+    weft_error tokenizer_error;
+    chat_template *chat;
+    weft_error chat_error;
+};
+
+/* Copies a caller's struct over defaults already in ours: sizes from least (the first release's) to size (ours)
+ * are taken as they are, a longer one when its tail is zero. from may be NULL. ARGUMENT names what. */
+weft_status api_take_struct(void *ours, size_t size, const void *from, size_t least,
+                            const char *what, weft_error *err);
+
+/* The other way: as much of ours as the caller's struct_size holds; struct_size stays. */
+weft_status api_give_struct(const void *ours, size_t size, void *to, size_t least, const char *what,
+                            weft_error *err);
+
+/* Both expect struct_size as the first member. */
+#define API_TAKE(ours, from, last, what, err)                                                      \
+    api_take_struct(&(ours), sizeof(ours), (from),                                                 \
+                    offsetof(__typeof__(ours), last) + sizeof((ours).last), what, err)
+#define API_GIVE(ours, to, last, what, err)                                                        \
+    api_give_struct(&(ours), sizeof(ours), (to),                                                   \
+                    offsetof(__typeof__(ours), last) + sizeof((ours).last), what, err)
+
+/* weft_model_open over any files; tests make them fail. */
+weft_status api_model_open(const char *path, const weft_model_options *options, const io *files,
+                           weft_model **model, weft_error *err);
+
+/* Copies a list to the caller: LIMIT with *n_ids when it does not fit. */
+weft_status api_give_ids(const token_list *list, int32_t *ids, size_t capacity, size_t *n_ids,
+                         weft_error *err);
+
+/* Reads the chat template of an opened model into chat; OK and NULL when it has none. */
+weft_status api_open_chat(weft_model *m, weft_error *err);
+
+#endif

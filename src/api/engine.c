@@ -1,0 +1,150 @@
+/* engine.c - weft_engine_* and the calls on requests: checks, defaults, then engine/. */
+#include <string.h>
+
+#include "api/api.h"
+#include "base/thread.h"
+
+enum {
+    CONTEXT_DEFAULT = 8192,
+    SEQUENCES_DEFAULT = 16,
+    SEQUENCES_MOST = 4096,
+    CHUNK_DEFAULT = 512,
+    CHUNK_MOST = 16384,
+    THREADS_MOST = 256,
+};
+
+static weft_status check_range(const char *name, uint32_t value, uint32_t most, weft_error *err)
+{
+    if (value <= most) return WEFT_OK;
+    return err_set(err, WEFT_ARGUMENT, "%s is %u, expected at most %u", name, value, most);
+}
+
+static weft_status effective(const weft_engine_options *from, const struct llm *m,
+                             engine_options *o, weft_error *err)
+{
+    *o = (engine_options){.backend = from->backend != NULL ? from->backend : "cpu",
+                          .isa = from->isa,
+                          .kv = from->kv,
+                          .act = from->act,
+                          .n_threads = from->n_threads,
+                          .context = from->context,
+                          .max_sequences = from->max_sequences,
+                          .chunk_tokens = from->chunk_tokens,
+                          .max_outputs = from->max_outputs,
+                          .memory_bytes = from->memory_bytes};
+    if (o->n_threads == 0) o->n_threads = thread_available();
+    if (o->n_threads > THREADS_MOST && from->n_threads == 0) o->n_threads = THREADS_MOST;
+    if (o->context == 0)
+        o->context = m->params.context < CONTEXT_DEFAULT ? m->params.context : CONTEXT_DEFAULT;
+    if (o->max_sequences == 0) o->max_sequences = SEQUENCES_DEFAULT;
+    if (o->chunk_tokens == 0) o->chunk_tokens = CHUNK_DEFAULT;
+    if (o->chunk_tokens > o->context) o->chunk_tokens = o->context;
+    if (o->max_outputs < o->max_sequences) o->max_outputs = o->max_sequences;
+    if (o->act != WEFT_ACT_BF16 && o->act != WEFT_ACT_F32) {
+        return err_set(err, WEFT_ARGUMENT, "act is %d, expected %d or %d", (int)o->act,
+                       WEFT_ACT_BF16, WEFT_ACT_F32);
+    }
+    weft_status status = check_range("n_threads", o->n_threads, THREADS_MOST, err);
+    if (status == WEFT_OK) status = check_range("context", o->context, m->params.context, err);
+    if (status == WEFT_OK)
+        status = check_range("max_sequences", o->max_sequences, SEQUENCES_MOST, err);
+    if (status == WEFT_OK) status = check_range("chunk_tokens", o->chunk_tokens, CHUNK_MOST, err);
+    if (status == WEFT_OK) status = check_range("max_outputs", o->max_outputs, CHUNK_MOST, err);
+    return status;
+}
+
+weft_status weft_engine_open(const weft_model *model, const weft_engine_options *options,
+                             weft_engine **out, weft_error *err)
+{
+    err_clear(err);
+    if (out == NULL) return err_set(err, WEFT_ARGUMENT, "engine is NULL");
+    *out = NULL;
+    if (model == NULL) return err_set(err, WEFT_ARGUMENT, "model is NULL");
+    weft_engine_options from = {.struct_size = sizeof from};
+    weft_status status = API_TAKE(from, options, memory_bytes, "weft_engine_options", err);
+    if (status != WEFT_OK) return status;
+    engine_options o;
+    status = effective(&from, model->model, &o, err);
+    return status == WEFT_OK ? engine_open(model->model, &o, out, err) : status;
+}
+
+void weft_engine_close(weft_engine *engine)
+{
+    engine_close(engine);
+}
+
+static weft_status need(const weft_engine *e, weft_error *err)
+{
+    err_clear(err);
+    return e != NULL ? WEFT_OK : err_set(err, WEFT_ARGUMENT, "engine is NULL");
+}
+
+weft_status weft_submit(weft_engine *engine, const weft_request *request, weft_handle *handle,
+                        weft_error *err)
+{
+    weft_status status = need(engine, err);
+    if (handle != NULL) *handle = 0;
+    if (status != WEFT_OK) return status;
+    if (handle == NULL || request == NULL) {
+        return err_set(err, WEFT_ARGUMENT, "%s is NULL", handle == NULL ? "handle" : "request");
+    }
+    weft_request ours = {.struct_size = sizeof ours};
+    status = API_TAKE(ours, request, new_logits, "weft_request", err);
+    if (status != WEFT_OK) return status;
+    if ((ours.flags & ~(uint32_t)WEFT_REQUEST_IGNORE_STOP) != 0) {
+        return err_set(err, WEFT_ARGUMENT, "unknown flags %x", ours.flags);
+    }
+    return engine_submit(engine, &ours, handle, err);
+}
+
+weft_status weft_step(weft_engine *engine, uint32_t *n_active, weft_error *err)
+{
+    weft_status status = need(engine, err);
+    uint32_t n = 0;
+    if (status == WEFT_OK) status = engine_step(engine, &n, err);
+    if (n_active != NULL) *n_active = n;
+    return status;
+}
+
+weft_status weft_poll(weft_engine *engine, weft_handle handle, weft_event *event, weft_error *err)
+{
+    weft_status status = need(engine, err);
+    if (status != WEFT_OK) return status;
+    weft_event ours = {.struct_size = sizeof ours};
+    if (event == NULL || event->struct_size < sizeof ours)
+        return API_GIVE(ours, event, error, "weft_event", err);
+    status = engine_poll(engine, handle, &ours, err);
+    weft_status given = API_GIVE(ours, event, error, "weft_event", err);
+    return status == WEFT_OK ? given : status;
+}
+
+weft_status weft_cancel(weft_engine *engine, weft_handle handle, weft_error *err)
+{
+    weft_status status = need(engine, err);
+    return status == WEFT_OK ? engine_cancel(engine, handle, err) : status;
+}
+
+weft_status weft_release(weft_engine *engine, weft_handle handle, weft_error *err)
+{
+    weft_status status = need(engine, err);
+    return status == WEFT_OK ? engine_release(engine, handle, err) : status;
+}
+
+weft_status weft_engine_get_info(const weft_engine *engine, weft_engine_info *info, weft_error *err)
+{
+    weft_status status = need(engine, err);
+    if (status != WEFT_OK) return status;
+    weft_engine_info ours = {.struct_size = sizeof ours};
+    engine_info(engine, &ours);
+    return API_GIVE(ours, info, scratch_bytes, "weft_engine_info", err);
+}
+
+weft_status weft_engine_measure_read(weft_engine *engine, uint64_t n_bytes,
+                                     double *bytes_per_second, weft_error *err)
+{
+    weft_status status = need(engine, err);
+    if (bytes_per_second != NULL) *bytes_per_second = 0.0;
+    if (status != WEFT_OK) return status;
+    if (bytes_per_second == NULL) return err_set(err, WEFT_ARGUMENT, "bytes_per_second is NULL");
+    return engine_measure_read(engine, n_bytes, bytes_per_second, err);
+}

@@ -1,0 +1,156 @@
+/* model.c - weft_model_*: opening, and what a model says of itself. */
+#include <string.h>
+
+#include "api/api.h"
+#include "kv/config.h"
+
+/* What cannot be computed with is reported when it is asked for; what failed for want of memory or a broken medium is
+ * a failure to open. */
+static bool is_fatal(weft_status status)
+{
+    return status == WEFT_NOMEM || status == WEFT_IO;
+}
+
+static weft_status open_text(weft_model *m, weft_error *err)
+{
+    weft_status status = tokenizer_open(m->model->weights, &m->tokenizer, &m->tokenizer_error);
+    if (is_fatal(status)) return err_set(err, status, "%s", m->tokenizer_error.message);
+    if (status == WEFT_OK && m->tokenizer == NULL) {
+        err_set(&m->tokenizer_error, WEFT_UNSUPPORTED, "the model has no tokenizer");
+    }
+    status = api_open_chat(m, &m->chat_error);
+    if (is_fatal(status)) return err_set(err, status, "%s", m->chat_error.message);
+    if (status == WEFT_OK && m->chat == NULL) {
+        err_set(&m->chat_error, WEFT_UNSUPPORTED, "the model has no chat template");
+    }
+    return WEFT_OK;
+}
+
+static weft_status open_with(const weft_model_options *options, const io *files, const char *path,
+                             weft_model **out, weft_error *err)
+{
+    const weft_allocator *allocator =
+        options->allocator != NULL ? options->allocator : mem_system();
+    weft_model *m = mem_alloc_zero(allocator, sizeof *m);
+    if (m == NULL) return err_set(err, WEFT_NOMEM, "out of memory for a model");
+    m->allocator = *allocator;
+    if (options->log != NULL) m->log = *options->log;
+    m->env = (env){&m->allocator, files, options->log != NULL ? &m->log : NULL};
+    weft_status status = llm_open(&m->env, path, &m->model, err);
+    if (status == WEFT_OK) status = open_text(m, err);
+    if (status == WEFT_OK) {
+        weights_drop_config(m->model->weights);
+        *out = m;
+        return WEFT_OK;
+    }
+    weft_model_close(m);
+    err_context(err, "cannot open '%s': ", path);
+    return status;
+}
+
+weft_status api_model_open(const char *path, const weft_model_options *options, const io *files,
+                           weft_model **model, weft_error *err)
+{
+    err_clear(err);
+    if (model == NULL) return err_set(err, WEFT_ARGUMENT, "model is NULL");
+    *model = NULL;
+    if (path == NULL || path[0] == '\0') return err_set(err, WEFT_ARGUMENT, "path is empty");
+    weft_model_options ours = {.struct_size = sizeof ours};
+    weft_status status = API_TAKE(ours, options, log, "weft_model_options", err);
+    return status == WEFT_OK ? open_with(&ours, files, path, model, err) : status;
+}
+
+weft_status weft_model_open(const char *path, const weft_model_options *options, weft_model **model,
+                            weft_error *err)
+{
+    return api_model_open(path, options, io_system(), model, err);
+}
+
+void weft_model_close(weft_model *model)
+{
+    if (model == NULL) return;
+    weft_allocator allocator = model->allocator;
+    template_destroy(model->chat);
+    tokenizer_destroy(model->tokenizer);
+    llm_close(model->model);
+    mem_free(&allocator, model, sizeof *model);
+}
+
+static void count_tensors(const weights *w, weft_model_info *info)
+{
+    for (uint32_t i = 0; i < w->n_tensors; i++) {
+        for (uint32_t k = 0; k < TENSOR_PLANES; k++) info->n_bytes += w->tensors[i].plane_bytes[k];
+    }
+}
+
+weft_status weft_model_get_info(const weft_model *model, weft_model_info *info, weft_error *err)
+{
+    err_clear(err);
+    if (model == NULL) return err_set(err, WEFT_ARGUMENT, "model is NULL");
+    const struct llm *m = model->model;
+    const weft_sampling *s = &m->generation.sampling;
+    weft_model_info ours = {
+        .struct_size = sizeof ours,
+        .family = m->family->name,
+        .format = m->weights->format->name,
+        .n_layers = m->params.n_layers,
+        .n_embd = m->params.n_embd,
+        .n_vocab = m->params.n_vocab,
+        .context = m->params.context,
+        .n_tensors = m->n_tensors,
+        .has_tokenizer = model->tokenizer != NULL,
+        .has_template = model->chat != NULL,
+        .stop_ids = m->generation.stop_ids,
+        .n_stop_ids = m->generation.n_stop_ids,
+        .temperature = s->temperature,
+        .top_p = s->top_p,
+        .min_p = s->min_p,
+        .top_k = s->top_k,
+    };
+    for (uint32_t i = 0; i < m->n_tensors; i++)
+        ours.n_params += m->tensors[i].n_rows * m->tensors[i].n_cols;
+    count_tensors(m->weights, &ours);
+    return API_GIVE(ours, info, top_k, "weft_model_info", err);
+}
+
+weft_status weft_model_tensor(const weft_model *model, uint32_t index, weft_tensor_info *info,
+                              weft_error *err)
+{
+    err_clear(err);
+    if (model == NULL) return err_set(err, WEFT_ARGUMENT, "model is NULL");
+    if (index >= model->model->n_tensors) {
+        return err_set(err, WEFT_ARGUMENT, "tensor %u, the model has %u", index,
+                       model->model->n_tensors);
+    }
+    const tensor *t = &model->model->tensors[index];
+    weft_tensor_info ours = {.struct_size = sizeof ours,
+                             .name = t->name,
+                             .n_dims = t->n_dims,
+                             .encoding = model->model->labels[index]};
+    for (uint32_t i = 0; i < t->n_dims; i++) ours.dims[i] = t->dims[i];
+    for (uint32_t i = 0; i < TENSOR_PLANES; i++) ours.n_bytes += t->plane_bytes[i];
+    return API_GIVE(ours, info, n_bytes, "weft_tensor_info", err);
+}
+
+weft_status weft_model_kv(const weft_model *model, const char *spec, weft_kv_info *info,
+                          weft_error *err)
+{
+    err_clear(err);
+    if (model == NULL) return err_set(err, WEFT_ARGUMENT, "model is NULL");
+    const struct llm *m = model->model;
+    kv_spec parsed;
+    weft_status status = kv_spec_parse(spec, "bf16", &parsed, err);
+    if (status != WEFT_OK) return status;
+    weft_kv_info ours = {.struct_size = sizeof ours};
+    for (uint32_t i = 0; i < m->n_kv_layers; i++) {
+        const kv_layer *l = &m->kv_layers[i];
+        uint64_t bytes = (uint64_t)l->n_heads * (kv_codec_row_bytes(parsed.k, l->k_dim) +
+                                                 kv_codec_row_bytes(parsed.v, l->v_dim));
+        if (l->window == 0) {
+            ours.bytes_per_token += bytes;
+        } else {
+            ours.bytes_fixed += bytes * l->window;
+        }
+    }
+    return API_GIVE(ours, info, bytes_fixed, "weft_kv_info", err);
+}

@@ -1,0 +1,188 @@
+/* engine.c - opening, closing, and one step. */
+#include <string.h>
+
+#include "base/assert.h"
+#include "engine/state.h"
+
+static uint64_t weight_bytes(const graph *g)
+{
+    uint64_t bytes = 0;
+    for (graph_id id = 1; id < g->n_values; id++) {
+        const graph_value *v = &g->values[id];
+        if (v->op != GRAPH_LINEAR && v->op != GRAPH_EMBED) continue;
+        const tensor *t = &g->tensors[g->values[v->in[1]].i[0]];
+        for (uint32_t i = 0; i < TENSOR_PLANES; i++) {
+            bytes += v->op == GRAPH_LINEAR ? t->plane_bytes[i] : t->row_bytes[i];
+        }
+    }
+    return bytes;
+}
+
+static weft_status open_backend(weft_engine *e, weft_error *err)
+{
+    const engine_options *o = &e->options;
+    weft_status status = backend_find(o->backend, &e->api, err);
+    if (status != WEFT_OK) return status;
+    backend_config config = {
+        .env = e->env, .isa = o->isa, .act = o->act, .n_threads = o->n_threads};
+    status = e->api->open(&config, &e->backend, err);
+    if (status != WEFT_OK) return status;
+    return e->api->supports(e->backend, &e->model->graph, err);
+}
+
+static weft_status open_kv(weft_engine *e, weft_error *err)
+{
+    const engine_options *o = &e->options;
+    const llm *m = e->model;
+    weft_status status =
+        kv_spec_parse(o->kv, o->act == WEFT_ACT_F32 ? "f32" : "bf16", &e->kv_spec, err);
+    if (status != WEFT_OK) return status;
+    kv_spec_print(&e->kv_spec, e->kv_text, sizeof e->kv_text);
+    kv_bounds bounds = {
+        .context = o->context, .most_append = o->chunk_tokens, .page_tokens = KV_PAGE_TOKENS};
+    status =
+        kv_config_init(&e->kv, &e->arena, m->kv_layers, m->n_kv_layers, &e->kv_spec, &bounds, err);
+    if (status != WEFT_OK) return status;
+    uint64_t budget = o->memory_bytes;
+    if (budget == 0) {
+        budget = kv_config_bytes(&e->kv, o->context);
+        if (budget < (1u << 30)) budget = 1u << 30;
+    }
+    return kv_pool_create(e->env.allocator, e->api, e->backend, &e->kv, budget, &e->pool, err);
+}
+
+static weft_status open_batch(weft_engine *e, weft_error *err)
+{
+    const engine_options *o = &e->options;
+    batch *b = &e->batch;
+    uint32_t n_tokens = o->chunk_tokens + o->max_sequences;
+    b->limits = (backend_limits){.n_tokens = n_tokens,
+                                 .n_rows = o->max_sequences,
+                                 .n_outputs = o->max_outputs,
+                                 .context = o->context};
+    uint32_t n_vocab = e->model->params.n_vocab;
+    arena *a = &e->arena;
+    b->ids = arena_array(a, n_tokens, sizeof *b->ids);
+    b->positions = arena_array(a, n_tokens, sizeof *b->positions);
+    b->row_starts = arena_array(a, (size_t)o->max_sequences + 1, sizeof *b->row_starts);
+    b->outputs = arena_array(a, o->max_outputs, sizeof *b->outputs);
+    b->views = arena_array(a, (size_t)e->kv.n_layers * o->max_sequences, sizeof *b->views);
+    b->txn_rows = arena_array(a, o->max_sequences, sizeof *b->txn_rows);
+    b->keep = arena_array(a, o->max_sequences, sizeof *b->keep);
+    b->rows = arena_array(a, o->max_sequences, sizeof *b->rows);
+    size_t n_logits;
+    bool counted = size_mul(o->max_outputs, n_vocab, &n_logits);
+    b->logits = counted ? arena_array(a, n_logits, sizeof *b->logits) : NULL;
+    e->scratch.ids = arena_array(a, n_vocab, sizeof *e->scratch.ids);
+    e->scratch.logits = arena_array(a, n_vocab, sizeof *e->scratch.logits);
+    bool ok =
+        b->ids && b->positions && b->row_starts && b->outputs && b->views && b->txn_rows && b->keep;
+    if (!ok || !b->rows || !b->logits || !e->scratch.ids || !e->scratch.logits) {
+        return err_set(err, WEFT_NOMEM,
+                       "out of memory for steps of %u tokens and %u rows of logits", n_tokens,
+                       o->max_outputs);
+    }
+    return e->api->plan(e->backend, &e->model->graph, &b->limits, &e->plan, err);
+}
+
+weft_status engine_open(const llm *m, const engine_options *options, weft_engine **out,
+                        weft_error *err)
+{
+    *out = NULL;
+    weft_engine *e = mem_alloc_zero(m->env.allocator, sizeof *e);
+    if (e == NULL) return err_set(err, WEFT_NOMEM, "out of memory for an engine");
+    e->env = m->env;
+    e->model = m;
+    e->options = *options;
+    e->next_handle = 1;
+    e->weight_bytes_step = weight_bytes(&m->graph);
+    arena_init(&e->arena, e->env.allocator, 0);
+    kv_txn_init(&e->txn);
+    weft_status status = thread_lock_create(e->env.allocator, &e->lock, err);
+    if (status == WEFT_OK) status = open_backend(e, err);
+    if (status == WEFT_OK) status = open_kv(e, err);
+    if (status == WEFT_OK) status = open_batch(e, err);
+    if (status != WEFT_OK) {
+        engine_close(e);
+        return status;
+    }
+    *out = e;
+    return WEFT_OK;
+}
+
+void engine_close(weft_engine *e)
+{
+    if (e == NULL) return;
+    while (e->first != NULL) {
+        request *r = e->first;
+        if (r->phase != REQUEST_DONE) request_end(e, r, WEFT_FINISH_CANCELLED, NULL);
+        request_free(e, r);
+    }
+    kv_pool_destroy(e->pool);
+    if (e->backend != NULL) {
+        e->api->plan_free(e->backend, e->plan);
+        e->api->close(e->backend);
+    }
+    thread_lock_destroy(e->lock);
+    arena_deinit(&e->arena);
+    mem_free(e->env.allocator, e, sizeof *e);
+}
+
+weft_status engine_step(weft_engine *e, uint32_t *n_active, weft_error *err)
+{
+    *n_active = 0;
+    thread_lock_take(e->lock);
+    if (e->stepping) {
+        thread_lock_drop(e->lock);
+        return err_set(err, WEFT_ARGUMENT, "another thread is stepping this engine");
+    }
+    bool work = scheduler_fill(e);
+    e->stepping = work;
+    thread_lock_drop(e->lock);
+    weft_status status = WEFT_OK;
+    weft_error failure = {WEFT_OK, ""};
+    if (work) {
+        status = e->api->run(e->backend, e->plan, &e->batch.step, &failure);
+        if (status == WEFT_OK) status = e->api->wait(e->backend, &failure);
+    }
+    thread_lock_take(e->lock);
+    if (work && status == WEFT_OK) scheduler_publish(e);
+    if (work && status != WEFT_OK) scheduler_fail(e, &failure);
+    e->stepping = false;
+    for (const request *r = e->first; r != NULL; r = r->next) *n_active += r->phase != REQUEST_DONE;
+    thread_lock_drop(e->lock);
+    return status == WEFT_OK ? WEFT_OK : err_set(err, status, "%s", failure.message);
+}
+
+void engine_info(const weft_engine *e, weft_engine_info *info)
+{
+    info->backend = e->api->name;
+    info->isa = e->api->isa(e->backend);
+    info->kv = e->kv_text;
+    info->n_threads = e->options.n_threads;
+    info->context = e->options.context;
+    thread_lock_take(e->lock);
+    info->kv_bytes_live = kv_pool_bytes_taken(e->pool);
+    thread_lock_drop(e->lock);
+    info->kv_bytes_budget = kv_pool_budget(e->pool);
+    info->weight_bytes_step = e->weight_bytes_step;
+    info->scratch_bytes = e->api->plan_bytes(e->plan) + e->arena.taken;
+}
+
+weft_status engine_measure_read(weft_engine *e, uint64_t n_bytes, double *bytes_per_second,
+                                weft_error *err)
+{
+    *bytes_per_second = 0.0;
+    if (n_bytes < 4096 || n_bytes > SIZE_MAX / 2) {
+        return err_set(err, WEFT_ARGUMENT, "cannot measure a read of %llu bytes",
+                       (unsigned long long)n_bytes);
+    }
+    size_t size = (size_t)n_bytes / 4096 * 4096;
+    void *block = mem_alloc(e->env.allocator, size);
+    if (block == NULL)
+        return err_set(err, WEFT_NOMEM, "out of memory for a block of %zu bytes", size);
+    memset(block, 1, size);
+    weft_status status = e->api->measure_read(e->backend, block, size, bytes_per_second, err);
+    mem_free(e->env.allocator, block, size);
+    return status;
+}

@@ -1,0 +1,35 @@
+/* engine.h - many requests, one step. The functions behind weft.h's engine part: they check, api/ adds what the
+ * public interface promises about structs. */
+#ifndef ENGINE_ENGINE_H
+#define ENGINE_ENGINE_H
+
+#include "backend/backend.h"
+#include "models/model.h"
+
+/* Effective options: nothing is 0 that must not be. */
+typedef struct engine_options {
+    const char *backend, *isa, *kv;
+    weft_act act;
+    uint32_t n_threads, context, max_sequences, chunk_tokens, max_outputs;
+    uint64_t memory_bytes; /* 0: as weft.h says */
+} engine_options;
+
+/* Requests that may wait or be unreleased at once. */
+enum { ENGINE_REQUESTS = 65536 };
+
+weft_status engine_open(const llm *m, const engine_options *options, weft_engine **e,
+                        weft_error *err);
+void engine_close(weft_engine *e);
+
+weft_status engine_submit(weft_engine *e, const weft_request *r, weft_handle *handle,
+                          weft_error *err);
+weft_status engine_step(weft_engine *e, uint32_t *n_active, weft_error *err);
+weft_status engine_poll(weft_engine *e, weft_handle handle, weft_event *event, weft_error *err);
+weft_status engine_cancel(weft_engine *e, weft_handle handle, weft_error *err);
+weft_status engine_release(weft_engine *e, weft_handle handle, weft_error *err);
+
+void engine_info(const weft_engine *e, weft_engine_info *info);
+weft_status engine_measure_read(weft_engine *e, uint64_t n_bytes, double *bytes_per_second,
+                                weft_error *err);
+
+#endif

@@ -1,0 +1,199 @@
+/* request.c - submit, poll, cancel, release. */
+#include <string.h>
+
+#include "base/assert.h"
+#include "engine/state.h"
+
+/* ---- checks ------------------------------------------------------------------------------------ */
+
+static weft_status check_ids(const int32_t *ids, uint32_t n, uint32_t n_vocab, const char *what,
+                             weft_error *err)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        if (ids[i] < 0 || (uint32_t)ids[i] >= n_vocab) {
+            return err_set(err, WEFT_ARGUMENT, "%s %u is token id %d, the vocabulary has %u", what,
+                           i, ids[i], n_vocab);
+        }
+    }
+    return WEFT_OK;
+}
+
+static weft_status check_request(const weft_engine *e, const weft_request *r, uint32_t *n_positions,
+                                 weft_error *err)
+{
+    uint32_t n_vocab = e->model->params.n_vocab;
+    uint32_t context = e->options.context;
+    if (r->prompt == NULL || r->n_prompt == 0)
+        return err_set(err, WEFT_ARGUMENT, "the prompt is empty");
+    if (r->n_prompt > context) {
+        return err_set(err, WEFT_LIMIT, "the prompt has %u tokens, the context holds %u",
+                       r->n_prompt, context);
+    }
+    if (r->n_stop_ids > 0 && r->stop_ids == NULL)
+        return err_set(err, WEFT_ARGUMENT, "stop_ids is NULL");
+    weft_status status = check_ids(r->prompt, r->n_prompt, n_vocab, "prompt token", err);
+    if (status == WEFT_OK) status = check_ids(r->stop_ids, r->n_stop_ids, n_vocab, "stop id", err);
+    if (status == WEFT_OK) status = sampling_check(&r->sampling, err);
+    if (status != WEFT_OK) return status;
+    /* The last sampled token is never forwarded. */
+    uint64_t positions = (uint64_t)r->n_prompt + (r->max_new > 0 ? r->max_new - 1 : 0);
+    *n_positions = positions < context ? (uint32_t)positions : context;
+    uint64_t bytes = kv_config_bytes(&e->kv, *n_positions);
+    if (bytes > kv_pool_budget(e->pool)) {
+        return err_set(err, WEFT_LIMIT, "the request needs %llu bytes of state, the budget is %llu",
+                       (unsigned long long)bytes, (unsigned long long)kv_pool_budget(e->pool));
+    }
+    return WEFT_OK;
+}
+
+/* ---- life -------------------------------------------------------------------------------------- */
+
+static size_t token_bytes(const request *r)
+{
+    return ((size_t)r->n_prompt + r->max_new) * sizeof(int32_t);
+}
+
+static void request_destroy(const weft_allocator *a, request *r)
+{
+    mem_free(a, r->tokens, token_bytes(r));
+    mem_free(a, r->logprobs, r->max_new * sizeof(float));
+    mem_free(a, r->stop_ids, r->n_stop_ids * sizeof(int32_t));
+    mem_free(a, r, sizeof *r);
+}
+
+static request *request_create(const weft_allocator *a, const weft_request *from, uint32_t context)
+{
+    request *r = mem_alloc_zero(a, sizeof *r);
+    if (r == NULL) return NULL;
+    r->n_prompt = r->n_tokens = from->n_prompt;
+    /* One token may follow a full context: it needs no position. */
+    uint32_t room = context - from->n_prompt + 1;
+    r->max_new = from->max_new < room ? from->max_new : room;
+    r->n_stop_ids = from->n_stop_ids;
+    r->flags = from->flags;
+    r->sampling = from->sampling;
+    r->prompt_logits = from->prompt_logits;
+    r->new_logits = from->new_logits;
+    r->tokens = mem_alloc(a, token_bytes(r));
+    r->logprobs = mem_alloc(a, r->max_new * sizeof(float));
+    r->stop_ids = mem_alloc(a, r->n_stop_ids * sizeof(int32_t));
+    bool ok = r->tokens && (r->logprobs || r->max_new == 0) && (r->stop_ids || r->n_stop_ids == 0);
+    if (!ok) {
+        request_destroy(a, r);
+        return NULL;
+    }
+    memcpy(r->tokens, from->prompt, from->n_prompt * sizeof(int32_t));
+    if (r->n_stop_ids > 0) memcpy(r->stop_ids, from->stop_ids, r->n_stop_ids * sizeof(int32_t));
+    return r;
+}
+
+weft_status engine_submit(weft_engine *e, const weft_request *from, weft_handle *handle,
+                          weft_error *err)
+{
+    *handle = 0;
+    uint32_t n_positions = 0;
+    weft_status status = check_request(e, from, &n_positions, err);
+    if (status != WEFT_OK) return status;
+    request *r = request_create(e->env.allocator, from, e->options.context);
+    if (r == NULL)
+        return err_set(err, WEFT_NOMEM, "out of memory for a request of %u tokens", from->n_prompt);
+    r->n_positions = n_positions;
+    thread_lock_take(e->lock);
+    if (e->n_requests == ENGINE_REQUESTS) {
+        status = err_set(err, WEFT_LIMIT, "%u requests are open, at most %d", e->n_requests,
+                         ENGINE_REQUESTS);
+    } else {
+        r->handle = e->next_handle++;
+        if (e->last != NULL) e->last->next = r;
+        if (e->first == NULL) e->first = r;
+        e->last = r;
+        e->n_requests++;
+        *handle = r->handle;
+    }
+    thread_lock_drop(e->lock);
+    if (status != WEFT_OK) request_destroy(e->env.allocator, r);
+    return status;
+}
+
+void request_end(weft_engine *e, request *r, weft_finish finish, const weft_error *error)
+{
+    ASSERT(r->phase != REQUEST_DONE);
+    if (r->phase == REQUEST_ACTIVE) e->n_active--;
+    kv_seq_destroy(e->env.allocator, r->seq);
+    r->seq = NULL;
+    r->phase = REQUEST_DONE;
+    r->finish = finish;
+    if (error != NULL) r->error = *error;
+}
+
+void request_free(weft_engine *e, request *r)
+{
+    request *before = NULL;
+    for (request *at = e->first; at != r; at = at->next) before = at;
+    if (before == NULL) {
+        e->first = r->next;
+    } else {
+        before->next = r->next;
+    }
+    if (e->last == r) e->last = before;
+    e->n_requests--;
+    request_destroy(e->env.allocator, r);
+}
+
+static request *find(weft_engine *e, weft_handle handle)
+{
+    for (request *r = e->first; r != NULL; r = r->next) {
+        if (r->handle == handle && !r->released) return r;
+    }
+    return NULL;
+}
+
+static weft_status unknown_handle(weft_handle handle, weft_error *err)
+{
+    return err_set(err, WEFT_ARGUMENT, "there is no request %llu", (unsigned long long)handle);
+}
+
+weft_status engine_poll(weft_engine *e, weft_handle handle, weft_event *event, weft_error *err)
+{
+    thread_lock_take(e->lock);
+    request *r = find(e, handle);
+    if (r != NULL && r->n_polled < r->n_tokens - r->n_prompt) {
+        event->kind = WEFT_EVENT_TOKEN;
+        event->token = r->tokens[r->n_prompt + r->n_polled];
+        event->logprob = r->logprobs[r->n_polled];
+        r->n_polled++;
+    } else if (r != NULL && r->phase == REQUEST_DONE && !r->done_polled) {
+        event->kind = WEFT_EVENT_DONE;
+        event->finish = r->finish;
+        event->error = r->error;
+        r->done_polled = true;
+    }
+    thread_lock_drop(e->lock);
+    return r != NULL ? WEFT_OK : unknown_handle(handle, err);
+}
+
+weft_status engine_cancel(weft_engine *e, weft_handle handle, weft_error *err)
+{
+    thread_lock_take(e->lock);
+    request *r = find(e, handle);
+    if (r != NULL) r->cancelled = true;
+    thread_lock_drop(e->lock);
+    return r != NULL ? WEFT_OK : unknown_handle(handle, err);
+}
+
+weft_status engine_release(weft_engine *e, weft_handle handle, weft_error *err)
+{
+    thread_lock_take(e->lock);
+    request *r = find(e, handle);
+    if (r != NULL) {
+        /* A step that runs now may hold it: it is freed when the step ends. */
+        r->released = true;
+        r->cancelled = true;
+        if (!e->stepping) {
+            if (r->phase != REQUEST_DONE) request_end(e, r, WEFT_FINISH_CANCELLED, NULL);
+            request_free(e, r);
+        }
+    }
+    thread_lock_drop(e->lock);
+    return r != NULL ? WEFT_OK : unknown_handle(handle, err);
+}
