@@ -2,6 +2,7 @@
  * that hands it the text. */
 #include "base/json.h"
 
+#include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +14,12 @@
 /* ---- parsing ---- */
 
 /* The text on its way into jansson. Depth is counted here, so that its recursion never sees more than
- * JSON_DEPTH; and an integer beyond int64_t gets "e0" behind it, which makes it a real. */
+ * JSON_DEPTH; and an integer beyond int64_t gets "e0" behind it, which makes it a real.
+ *
+ * jansson 2.14 does not look when its token buffer cannot grow: it drops the byte and goes on, and a refused
+ * copy of a text it calls a syntax error. But malloc leaves ENOMEM in errno, and only the conversion of a
+ * number clears that. So the text is handed over in pieces that end before and behind each number, and errno
+ * is looked at between pieces. A NUL that it ungets (behind a number) it forgets, so none gets there. */
 typedef struct feed {
     const char *text;
     size_t n_bytes;
@@ -24,6 +30,8 @@ typedef struct feed {
     bool in_text;
     bool escaped;
     bool too_deep;
+    bool has_nul;
+    bool out_of_memory;
 } feed;
 
 static bool is_digit(char c)
@@ -49,9 +57,16 @@ static void meet_number(feed *f)
     f->suffix = whole && beyond ? "e0" : "";
 }
 
-/* False when the byte opens a level too many. */
-static bool meet_byte(feed *f, char c)
+static bool starts_number(const feed *f)
 {
+    char c = f->text[f->at];
+    return !f->in_text && f->at >= f->number_end && (c == '-' || is_digit(c));
+}
+
+/* False when the byte opens a level too many. */
+static bool meet_byte(feed *f)
+{
+    char c = f->text[f->at];
     if (f->in_text) {
         if (f->escaped) {
             f->escaped = false;
@@ -70,7 +85,7 @@ static bool meet_byte(feed *f, char c)
         f->depth++;
     } else if (c == ']' || c == '}') {
         if (f->depth > 0) f->depth--;
-    } else if (c == '-' || is_digit(c)) {
+    } else if (starts_number(f)) {
         meet_number(f);
     }
     return true;
@@ -81,19 +96,22 @@ static size_t feed_next(void *buffer, size_t capacity, void *user)
     feed *f = user;
     char *out = buffer;
     size_t n = 0;
-    while (n < capacity && !f->too_deep) {
+    if (errno == ENOMEM) f->out_of_memory = true;
+    while (n < capacity && !f->too_deep && !f->has_nul) {
         if (f->at == f->number_end && *f->suffix != '\0') {
             out[n++] = *f->suffix++;
-            continue;
-        }
-        if (f->at == f->n_bytes) break;
-        char c = f->text[f->at];
-        if (!meet_byte(f, c)) {
+        } else if (f->at == f->n_bytes || (n > 0 && starts_number(f))) {
+            break;
+        } else if (f->text[f->at] == '\0') {
+            f->has_nul = true;
+            break;
+        } else if (!meet_byte(f)) {
             f->too_deep = true;
             break;
+        } else {
+            out[n++] = f->text[f->at++];
         }
-        out[n++] = c;
-        f->at++;
+        if (f->at == f->number_end && *f->suffix == '\0') break;
     }
     return n;
 }
@@ -103,15 +121,21 @@ weft_status json_parse(json_doc *doc, const char *text, size_t n_bytes, weft_err
     feed f = {.text = text, .n_bytes = n_bytes, .suffix = ""};
     json_error_t error = {.line = -1};
     size_t flags = JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL;
+    errno = 0;
     json_t *root = json_load_callback(feed_next, &f, flags, &error);
+    bool out_of_memory = f.out_of_memory || errno == ENOMEM;
+    if (f.too_deep || f.has_nul || out_of_memory) {
+        json_decref(root);
+        root = NULL;
+    }
     doc->root = (json *)root;
     if (root != NULL) return WEFT_OK;
     if (f.too_deep) {
         return err_set(err, WEFT_FORMAT, "JSON is nested deeper than %d at byte %zu", JSON_DEPTH,
                        f.at);
     }
-    /* Where jansson fails without a reason, an allocation was refused. */
-    if (error.text[0] == '\0' || json_error_code(&error) == json_error_out_of_memory)
+    if (f.has_nul) return err_set(err, WEFT_FORMAT, "JSON has a NUL at byte %zu", f.at);
+    if (out_of_memory || json_error_code(&error) == json_error_out_of_memory)
         return err_set(err, WEFT_NOMEM, "out of memory for JSON of %zu bytes", n_bytes);
     size_t n_reason = utf8_whole(error.text, strlen(error.text));
     return err_set(err, WEFT_FORMAT, "JSON line %d, column %d: %.*s", error.line, error.column,
