@@ -192,10 +192,12 @@ static weft_status give(walk *w, const added_token *token, size_t start, size_t 
     return status;
 }
 
-bool added_is_closed(added_closed closed, size_t first, size_t end)
+size_t added_open_bytes(added_closed closed, str part)
 {
+    if (closed.n == 0) return part.len;
+    size_t first = (size_t)(part.ptr - closed.base);
     size_t low = 0;
-    size_t high = closed.n;
+    size_t high = closed.n; /* the first span that ends behind first */
     while (low < high) {
         size_t middle = low + (high - low) / 2;
         if (closed.spans[middle].first + closed.spans[middle].n_bytes > first) {
@@ -204,7 +206,10 @@ bool added_is_closed(added_closed closed, size_t first, size_t end)
             low = middle + 1;
         }
     }
-    return low < closed.n && closed.spans[low].first < end;
+    if (low == closed.n) return part.len;
+    if (closed.spans[low].first <= first) return 0;
+    size_t open = closed.spans[low].first - first;
+    return open < part.len ? open : part.len;
 }
 
 weft_status added_split(const added *a, str text, added_closed closed, added_piece *piece,
@@ -215,9 +220,10 @@ weft_status added_split(const added *a, str text, added_closed closed, added_pie
     for (size_t at = 0; a->n_tokens != 0 && at < text.len && status == WEFT_OK;) {
         uint32_t token_i = 0;
         size_t n = 0;
-        if (a->starts[(unsigned char)text.ptr[at]])
-            n = match(a, text.ptr + at, text.len - at, &token_i);
-        if (n != 0 && added_is_closed(closed, at, at + n)) n = 0;
+        if (a->starts[(unsigned char)text.ptr[at]]) {
+            str rest = {text.ptr + at, text.len - at};
+            n = match(a, rest.ptr, added_open_bytes(closed, rest), &token_i);
+        }
         if (n != 0) status = give(&w, &a->tokens[token_i], at, at + n);
         at += n == 0 ? 1 : n;
     }

@@ -34,16 +34,17 @@ weft_status added_put(added *a, str text, added_token token, weft_error *err);
 /* id -1: text between tokens, never empty. */
 typedef weft_status added_piece(void *user, str text, int32_t id, weft_error *err);
 
-/* Parts of the text in which no token is looked for. */
+/* Parts of a text in which no token is looked for. */
 typedef struct added_closed {
+    const char *base;      /* what the spans count from */
     const str_span *spans; /* [n], ascending and disjoint */
     size_t n;
 } added_closed;
 
-/* Whether bytes [first, end) touch a closed part. */
-bool added_is_closed(added_closed closed, size_t first, size_t end);
+/* Bytes at the start of part, which lies in the text of closed, before the first closed one. */
+size_t added_open_bytes(added_closed closed, str part);
 
-/* Leftmost, then longest; tokens that touch a closed part are no tokens. text is valid UTF-8. */
+/* Leftmost, then longest; a token does not reach into a closed part. text is valid UTF-8. */
 weft_status added_split(const added *a, str text, added_closed closed, added_piece *piece,
                         void *user, weft_error *err);
 

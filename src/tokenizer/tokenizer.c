@@ -136,8 +136,7 @@ weft_status tokenizer_open(const weights *w, tokenizer **out, weft_error *err)
 typedef struct encoder {
     const tokenizer *tokenizer;
     token_list *out;
-    str whole;
-    added_closed closed; /* of the whole text */
+    added_closed closed;
     normalizer_scratch normalizer;
     pretoken_scratch pretoken;
     bpe_scratch bpe;
@@ -168,12 +167,15 @@ static weft_status encode_piece(void *user, str text, int32_t id, weft_error *er
     str normalized;
     weft_status status = normalize(e, text, &normalized, err);
     if (status != WEFT_OK) return status;
-    /* Normalizing moves bytes, so a piece with a closed part is closed as a whole. */
-    size_t first = (size_t)(text.ptr - e->whole.ptr);
-    if (added_is_closed(e->closed, first, first + text.len))
+    /* Normalizing moves bytes: then a piece with a closed part is closed as a whole. */
+    added_closed closed = {NULL, NULL, 0};
+    if (normalized.ptr == text.ptr) {
+        closed = e->closed;
+    } else if (added_open_bytes(e->closed, text) < text.len) {
         return encode_normalized(e, normalized, -1, err);
-    return added_split(&e->tokenizer->added_normalized, normalized, (added_closed){NULL, 0},
-                       encode_normalized, e, err);
+    }
+    return added_split(&e->tokenizer->added_normalized, normalized, closed, encode_normalized, e,
+                       err);
 }
 
 static weft_status encode_plain(encoder *e, str text, weft_error *err)
@@ -187,7 +189,7 @@ static weft_status encode_plain(encoder *e, str text, weft_error *err)
 static weft_status encode(const tokenizer *t, str text, uint32_t flags, added_closed closed,
                           token_list *out, weft_error *err)
 {
-    encoder e = {.tokenizer = t, .out = out, .whole = text, .closed = closed};
+    encoder e = {.tokenizer = t, .out = out, .closed = closed};
     normalizer_scratch_init(&e.normalizer, out->allocator, (size_t)TOKENIZER_TEXT_BYTES * 4);
     weft_status status = bpe_scratch_init(&e.bpe, out->allocator, text.len, err);
     if (status == WEFT_OK) {
@@ -227,13 +229,13 @@ static weft_status encode_checked(const tokenizer *t, str text, uint32_t flags, 
 weft_status tokenizer_encode(const tokenizer *t, str text, uint32_t flags, token_list *out,
                              weft_error *err)
 {
-    return encode_checked(t, text, flags, (added_closed){NULL, 0}, out, err);
+    return encode_checked(t, text, flags, (added_closed){NULL, NULL, 0}, out, err);
 }
 
 weft_status tokenizer_encode_apart(const tokenizer *t, str text, const str_span *spans,
                                    size_t n_spans, token_list *out, weft_error *err)
 {
-    return encode_checked(t, text, 0, (added_closed){spans, n_spans}, out, err);
+    return encode_checked(t, text, 0, (added_closed){text.ptr, spans, n_spans}, out, err);
 }
 
 /* ---- looking up ---- */

@@ -47,8 +47,8 @@ enum {
 weft_status tokenizer_encode(const tokenizer *t, str text, uint32_t flags, token_list *out,
                              weft_error *err);
 
-/* The same for a text of which some parts come from outside: added tokens that touch one of the spans (ascending,
- * disjoint) are not recognised. The parts are still one text to everything else. */
+/* The same for a text of which some parts come from outside: an added token that would reach into one of the
+ * spans (ascending, disjoint) is not recognised. The parts are still one text to everything else. */
 weft_status tokenizer_encode_apart(const tokenizer *t, str text, const str_span *spans,
                                    size_t n_spans, token_list *out, weft_error *err);
 

@@ -232,6 +232,23 @@ static void test_encode(void **state)
     tokenizer_destroy(t);
 }
 
+static void test_encode_apart(void **state)
+{
+    static const char TEXT[] = "<s>ab</s>cd</s>e\xcc\x81"; /* the first </s> is from outside */
+    static const str_span SPAN = {3, 8};
+    static const int32_t EXPECTED[] = {6, 4, 5, 7};
+    (void)state;
+    tokenizer *t = parse(plain_world(), SMALL, strlen(SMALL));
+    token_list list;
+    weft_error err = {0};
+    token_list_init(&list, mem_system());
+    assert_ok(tokenizer_encode_apart(t, str_of(TEXT), &SPAN, 1, &list, &err), &err);
+    assert_int_equal(list.len, COUNT_OF(EXPECTED));
+    assert_memory_equal(list.ids, EXPECTED, sizeof EXPECTED);
+    token_list_deinit(&list);
+    tokenizer_destroy(t);
+}
+
 static void test_encode_refuses(void **state)
 {
     (void)state;
@@ -360,10 +377,10 @@ static void test_faults(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_hugging_face), cmocka_unit_test(test_real_files),
-        cmocka_unit_test(test_encode),       cmocka_unit_test(test_encode_refuses),
-        cmocka_unit_test(test_lookups),      cmocka_unit_test(test_open),
-        cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_hugging_face),   cmocka_unit_test(test_real_files),
+        cmocka_unit_test(test_encode),         cmocka_unit_test(test_encode_apart),
+        cmocka_unit_test(test_encode_refuses), cmocka_unit_test(test_lookups),
+        cmocka_unit_test(test_open),           cmocka_unit_test(test_faults),
     };
     return TEST_RUN("tokenizer/tokenizer", tests);
 }
