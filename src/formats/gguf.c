@@ -1,8 +1,9 @@
 /* gguf.c - a single GGUF file.
  *
- * Magic, version, two counts; typed metadata; a table of tensors; data, each tensor at a multiple of the
- * alignment. Both counts are bounded by the size of the file before anything is allocated from them, since
- * every entry takes some bytes. Tensors may overlap: nothing is written, so that harms nobody.
+ * Magic, version, two counts; typed metadata; a table of tensors; data, each tensor at a multiple
+ * of the alignment. Both counts are bounded by the size of the file before anything is allocated
+ * from them, since every entry takes some bytes. Tensors may overlap: nothing is written, so that
+ * harms nobody.
  * Source: the GGUF specification in the ggml project (docs/gguf.md), versions 2 and 3. */
 #include <stdlib.h>
 #include <string.h>
@@ -271,7 +272,8 @@ static weft_status set_type(tensor *t, uint32_t type, weft_error *err)
     return WEFT_OK;
 }
 
-/* Finds the bytes of a tensor whose shape and type are set. data is what follows the table of tensors. */
+/* Finds the bytes of a tensor whose shape and type are set. data is what follows the table of
+ * tensors. */
 static weft_status place(tensor *t, const cursor *data, uint64_t offset, uint64_t alignment,
                          weft_error *err)
 {

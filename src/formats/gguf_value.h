@@ -34,7 +34,8 @@ typedef struct gguf_value {
     uint64_t n_bytes; /* of all elements: checked to lie in the file, each text too */
 } gguf_value;
 
-/* False when value is NULL or of another kind. Integers of any width; a negative one fails as unsigned. */
+/* False when value is NULL or of another kind. Integers of any width; a negative one fails as
+ * unsigned. */
 bool gguf_u64(const gguf_value *value, uint64_t *number);
 bool gguf_real(const gguf_value *value, double *number); /* floats and integers */
 bool gguf_bool(const gguf_value *value, bool *flag);

@@ -1,9 +1,10 @@
 /* safetensors.c - a folder with config.json and *.safetensors files.
  *
- * A file is the length of its header (u64), the header (JSON: name -> dtype, shape, data_offsets), and data.
- * Of the files in the folder, those that model.safetensors.index.json names are opened; without an index, all
- * called model*.safetensors. One rule for headers: '{' first, '}' last, then nothing but blanks; so padding by
- * NUL and byte order marks are refused. Data is covered exactly, without overlap, hole or rest.
+ * A file is the length of its header (u64), the header (JSON: name -> dtype, shape, data_offsets),
+ * and data. Of the files in the folder, those that model.safetensors.index.json names are opened;
+ * without an index, all called model*.safetensors. One rule for headers: '{' first, '}' last, then
+ * nothing but blanks; so padding by NUL and byte order marks are refused. Data is covered exactly,
+ * without overlap, hole or rest.
  * Source: the format's description in the safetensors repository. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -169,7 +170,8 @@ static weft_status check_coverage(const weights *w, const shard *s, weft_error *
     return WEFT_OK;
 }
 
-/* A tensor that the index places in another file is not this file's. One that it does not mention stays. */
+/* A tensor that the index places in another file is not this file's. One that it does not mention
+ * stays. */
 static void keep_listed(weights *w, shard *s)
 {
     uint32_t n_kept = s->first;
@@ -180,6 +182,11 @@ static void keep_listed(weights *w, shard *s)
         w->tensors[n_kept++] = w->tensors[i];
     }
     w->n_tensors = n_kept;
+}
+
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
 
 /* The header's text; FORMAT or LIMIT before anything is read by its length. */
@@ -202,7 +209,7 @@ static weft_status find_header(const io_map *file, str *header, weft_error *err)
     }
     *header = (str){(const char *)file->data + LENGTH_BYTES, (size_t)length};
     size_t n = header->len;
-    while (n > 0 && memchr(" \t\r\n", header->ptr[n - 1], 4) != NULL) n--;
+    while (n > 0 && is_blank(header->ptr[n - 1])) n--;
     if (n < 2 || header->ptr[0] != '{' || header->ptr[n - 1] != '}') {
         return err_set(err, WEFT_FORMAT,
                        "its header of %zu bytes is not one object in braces, padded by blanks",

@@ -1,4 +1,5 @@
-/* weights.c - what all formats share: the directory of tensors, its lookup, and who is asked to open a path. */
+/* weights.c - what all formats share: the directory of tensors, its lookup, and who is asked to
+ * open a path. */
 #include "formats/weights.h"
 
 #include <stdio.h>
@@ -133,28 +134,28 @@ static weft_status open_as(weights *w, weft_error *err)
     return weights_blame(refuse(w->env.io, w->path, err), "", w->path, err);
 }
 
-weft_status weights_open(const env *world, const char *path, weights **opened, weft_error *err)
+weft_status weights_open(const env *world, const char *path, weights **w, weft_error *err)
 {
-    *opened = NULL;
+    *w = NULL;
     size_t n_path = strlen(path);
     if (n_path == 0 || n_path >= WEIGHTS_PATH_BYTES) {
         return err_set(err, WEFT_ARGUMENT, "a path of %zu bytes cannot be opened, it has 1 to %d",
                        n_path, WEIGHTS_PATH_BYTES - 1);
     }
-    weights *w = mem_alloc_zero(world->allocator, sizeof *w);
-    if (w == NULL) return err_set(err, WEFT_NOMEM, "out of memory for a checkpoint");
-    w->env = *world;
-    w->by_name.allocator = world->allocator;
-    arena_init(&w->arena, world->allocator, 0);
+    weights *made = mem_alloc_zero(world->allocator, sizeof *made);
+    if (made == NULL) return err_set(err, WEFT_NOMEM, "out of memory for a checkpoint");
+    made->env = *world;
+    made->by_name.allocator = world->allocator;
+    arena_init(&made->arena, world->allocator, 0);
     weft_status status = WEFT_OK;
-    w->path = arena_copy_text(&w->arena, path, n_path);
-    if (w->path == NULL) status = err_set(err, WEFT_NOMEM, "out of memory for a path");
-    if (status == WEFT_OK) status = open_as(w, err);
+    made->path = arena_copy_text(&made->arena, path, n_path);
+    if (made->path == NULL) status = err_set(err, WEFT_NOMEM, "out of memory for a path");
+    if (status == WEFT_OK) status = open_as(made, err);
     if (status != WEFT_OK) {
-        weights_close(w);
+        weights_close(made);
         return status;
     }
-    *opened = w;
+    *w = made;
     return WEFT_OK;
 }
 
@@ -201,6 +202,35 @@ weft_status weights_sibling(const weights *w, const char *name, char *buffer, si
     }
     snprintf(buffer, capacity, "%s%s%s", w->path, slash, name);
     return WEFT_OK;
+}
+
+/* names as io's list gives them. */
+static bool lists(const char *names, const char *name)
+{
+    for (const char *at = names; *at != '\0'; at += strlen(at) + 1) {
+        if (strcmp(at, name) == 0) return true;
+    }
+    return false;
+}
+
+weft_status weights_read_sibling(const weights *w, const char *name, size_t limit, char **text,
+                                 size_t *n_bytes, weft_error *err)
+{
+    const io *files = w->env.io;
+    *text = NULL;
+    *n_bytes = 0;
+    if (!w->format->is_folder) return WEFT_OK;
+    char *names;
+    size_t names_bytes;
+    weft_status status = files->list(files, w->path, w->env.allocator, &names, &names_bytes, err);
+    if (status != WEFT_OK) return status;
+    bool is_there = lists(names, name);
+    mem_free(w->env.allocator, names, names_bytes);
+    if (!is_there) return WEFT_OK;
+    char path[WEIGHTS_PATH_BYTES];
+    status = weights_sibling(w, name, path, sizeof path, err);
+    if (status != WEFT_OK) return status;
+    return io_read_file(files, w->env.allocator, path, limit, text, n_bytes, err);
 }
 
 const gguf_value *weights_metadata(const weights *w, const char *key)

@@ -1,8 +1,8 @@
 /* weights.h - an opened checkpoint: mapped files, a directory of tensors, and its metadata.
  *
- * To add a format: write name.c with `const weights_format FORMAT_NAME` and add WEIGHTS_FORMAT(name, NAME)
- * to formats.def. Everything in a file is hostile: every number is checked before it sizes an allocation or an
- * access, and errors name the file and the tensor. */
+ * To add a format: write name.c with `const weights_format FORMAT_NAME` and add
+ * WEIGHTS_FORMAT(name, NAME) to formats.def. Everything in a file is hostile: every number is
+ * checked before it sizes an allocation or an access, and errors name the file and the tensor. */
 #ifndef FORMATS_WEIGHTS_H
 #define FORMATS_WEIGHTS_H
 
@@ -47,8 +47,8 @@ typedef struct weights {
 struct weights_format {
     const char *name; /* "safetensors", "gguf" */
     bool is_folder;   /* its path is a folder, which may hold more: weights_sibling */
-    /* Whether the path looks like this format: by structure (a folder, a magic), never by name alone.
-     * A failure to read is a status, so that it is not mistaken for another format. */
+    /* Whether the path looks like this format: by structure (a folder, a magic), never by name
+     * alone. A failure to read is a status, so that it is not mistaken for another format. */
     weft_status (*probe)(const io *files, const char *path, bool *matches, weft_error *err);
     /* Maps files and adds tensors by the functions below; fills config or metadata. On failure
      * weights_close frees what was made. */
@@ -62,14 +62,16 @@ weft_status weights_reserve_files(weights *w, uint32_t n_files, weft_error *err)
 weft_status weights_map(weights *w, const char *path, const char *name, uint32_t *file_i,
                         weft_error *err);
 
-/* For formats: appends; the tensor's name lives in w->arena. The pointer holds until the next call. */
+/* For formats: appends; the tensor's name lives in w->arena. The pointer holds until the next
+ * call. */
 weft_status weights_add(weights *w, tensor **added, weft_error *err);
 
-/* For formats, at the end of open: sorts the tensors and builds by_name; FORMAT when a name occurs twice. */
+/* For formats, at the end of open: sorts the tensors and builds by_name; FORMAT when a name occurs
+ * twice. */
 weft_status weights_seal(weights *w, weft_error *err);
 
-/* For formats: prepends "KIND'NAME': ", the name cut to what leaves room for the reason, to the message of a
- * failure; kind is "tensor ", "key " or, for files, "". Returns status. */
+/* For formats: prepends "KIND'NAME': ", the name cut to what leaves room for the reason, to the
+ * message of a failure; kind is "tensor ", "key " or, for files, "". Returns status. */
 weft_status weights_blame(weft_status status, const char *kind, const char *name, weft_error *err);
 
 /* How many bytes of a name a message shows, for "%.*s". */
@@ -93,13 +95,14 @@ void weights_drop_config(weights *w);
 /* NULL when absent. */
 const tensor *weights_find(const weights *w, const char *name);
 
-/* "<folder>/<name>" of a safetensors checkpoint into buffer; LIMIT when it does not fit, UNSUPPORTED when the
- * checkpoint is a single file, ARGUMENT when the name leads out of the folder. */
+/* "<folder>/<name>" of a safetensors checkpoint into buffer; LIMIT when it does not fit,
+ * UNSUPPORTED when the checkpoint is a single file, ARGUMENT when the name leads out of the
+ * folder. */
 weft_status weights_sibling(const weights *w, const char *name, char *buffer, size_t capacity,
                             weft_error *err);
 
-/* The whole of a file in the checkpoint's folder, NUL-terminated, in *n_bytes + 1 bytes of the allocator; *text NULL
- * with OK when it is not there. LIMIT when it is larger than limit. */
+/* The whole of a file in the checkpoint's folder, NUL-terminated, in *n_bytes + 1 bytes of the
+ * allocator; *text NULL with OK when it is not there. LIMIT when it is larger than limit. */
 weft_status weights_read_sibling(const weights *w, const char *name, size_t limit, char **text,
                                  size_t *n_bytes, weft_error *err);
 

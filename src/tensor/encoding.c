@@ -13,8 +13,8 @@ static const encoding *const TABLE[] = {
 #undef ENCODING
 };
 
-/* Every type that ggml has given a number and not withdrawn, as its gguf Python package lists them: a file
- * may hold types that have no row here, and its sizes are still checked. */
+/* Every type that ggml has given a number and not withdrawn, as its gguf Python package lists
+ * them: a file may hold types that have no row here, and its sizes are still checked. */
 typedef struct ggml_block {
     uint8_t type;
     const char *name;
@@ -176,7 +176,8 @@ weft_status tensor_bind(tensor *t, weft_error *err)
     return WEFT_OK;
 }
 
-/* Scales and biases alike: a type that the decoder reads and the leading dimensions of the codes. */
+/* Scales and biases alike: a type that the decoder reads and the leading dimensions of the
+ * codes. */
 static weft_status check_param(const tensor *t, const tensor *param, weft_error *err)
 {
     encoding_id id = param->encoding == NULL ? ENCODING_ID_NONE : param->encoding->id;
@@ -221,7 +222,7 @@ static weft_status check_affine(const tensor *t, const tensor *scales, const ten
                        biases->name, (unsigned long long)biases->n_cols, biases->encoding->name);
     }
     /* Both products stay below 2^62 * 128: the words and parameters lie in a file. */
-    if (t->n_cols > UINT64_MAX / 32 || scales->n_cols > UINT64_MAX / (128 * 8) ||
+    if (t->n_cols > UINT64_MAX / 32 || scales->n_cols > UINT64_MAX / 1024 ||
         t->n_cols * 32 != scales->n_cols * group * bits) {
         return err_set(err, WEFT_FORMAT,
                        "'%s' has %llu words a row and %llu scales: that is not %u bits in groups of"

@@ -1,8 +1,8 @@
 /* encoding.h - the table of weight encodings.
  *
- * To add one: write encodings/name.c with `const encoding ENCODING_NAME`, add ENCODING(name, NAME) to
- * encodings.def, and give its id a line in encoding_id. The conformance test walks the table: a row comes
- * with a plain decoder, and needs vectors in tests/tensor/. */
+ * To add one: write encodings/name.c with `const encoding ENCODING_NAME`, add ENCODING(name, NAME)
+ * to encodings.def, and give its id a line in encoding_id. The conformance test walks the table: a
+ * row comes with a plain decoder, and needs vectors in tests/tensor/. */
 #ifndef TENSOR_ENCODING_H
 #define TENSOR_ENCODING_H
 
@@ -35,7 +35,8 @@ struct encoding {
     uint16_t
         block_cols; /* columns a block spans: n_cols is a multiple; affine: 0, see tensor.group */
     uint16_t block_bytes; /* affine: 0 */
-    /* Decodes one row to f32: dst [n_cols]. This defines the encoding; kernels are compared with it. */
+    /* Decodes one row to f32: dst [n_cols]. This defines the encoding; kernels are compared with
+     * it. */
     void (*decode_row)(const tensor *t, uint64_t row, float *dst);
 };
 
@@ -53,26 +54,28 @@ const char *encoding_gguf_name(uint32_t ggml_type);
 /* Its block: *cols columns in *bytes bytes; false when unknown altogether. */
 bool encoding_gguf_block(uint32_t ggml_type, uint16_t *cols, uint16_t *bytes);
 
-/* "bf16", "affine4g64", or the raw type in lower case where there is no encoding ("u32"); cut to fit. */
+/* "bf16", "affine4g64", or the raw type in lower case where there is no encoding ("u32"); cut to
+ * fit. */
 void encoding_label(const tensor *t, char *label, size_t capacity);
 
 /* Bytes of one row of n_cols columns in a block encoding; FORMAT when n_cols is not a multiple. */
 weft_status encoding_row_bytes(const encoding *e, uint64_t n_cols, uint64_t *bytes,
                                weft_error *err);
 
-/* Fills rows, columns and row_bytes[0] of a one-plane tensor from encoding (or, without one, raw_cols and
- * raw_bytes) and dims, and says how many bytes that is; FORMAT when the shape is empty or overflows. */
+/* Fills rows, columns and row_bytes[0] of a one-plane tensor from encoding (or, without one,
+ * raw_cols and raw_bytes) and dims, and says how many bytes that is; FORMAT when the shape is
+ * empty or overflows. */
 weft_status tensor_measure(tensor *t, uint64_t *bytes, weft_error *err);
 
-/* The same for a tensor with planes[0] and plane_bytes[0]; FORMAT also when it does not have exactly those
- * bytes. */
+/* The same for a tensor with planes[0] and plane_bytes[0]; FORMAT also when it does not have
+ * exactly those bytes. */
 weft_status tensor_bind(tensor *t, weft_error *err);
 
 /* Fills an affine tensor from three one-plane tensors as MLX stores them: codes U32 as raw words
- * [.., out, in * bits / 32], scales and biases [.., out, in / group] in f32, f16 or bf16. bits and group are
- * what the config says; disagreement with the shapes is FORMAT, naming both; a width or group that MLX does
- * not have is UNSUPPORTED. On failure t is as it was. (Each row is a little-endian bit stream: element i in
- * bits [i*bits, (i+1)*bits).) */
+ * [.., out, in * bits / 32], scales and biases [.., out, in / group] in f32, f16 or bf16. bits and
+ * group are what the config says; disagreement with the shapes is FORMAT, naming both; a width or
+ * group that MLX does not have is UNSUPPORTED. On failure t is as it was. (Each row is a
+ * little-endian bit stream: element i in bits [i*bits, (i+1)*bits).) */
 weft_status tensor_bind_affine(tensor *t, const tensor *scales, const tensor *biases, uint32_t bits,
                                uint32_t group, weft_error *err);
 

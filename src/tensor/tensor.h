@@ -9,8 +9,9 @@ enum { TENSOR_DIMS = 4, TENSOR_PLANES = 3 };
 
 typedef struct encoding encoding;
 
-/* A matrix view: leading dimensions are stacked, so a tensor [E, out, in] has E * out rows of in columns;
- * a vector is one row. Planes are row-major and borrowed from the mapped file, at any alignment. */
+/* A matrix view: leading dimensions are stacked, so a tensor [E, out, in] has E * out rows of in
+ * columns; a vector is one row. Planes are row-major and borrowed from the mapped file, at any
+ * alignment. */
 typedef struct tensor {
     const char *name;           /* borrowed, as in the file */
     const encoding *encoding;   /* how an element is stored; NULL: listed, but not decodable here */

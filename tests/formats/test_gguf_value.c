@@ -192,7 +192,8 @@ static void test_arrays(void **state)
     assert_false(gguf_array_real(weights_metadata(o->w, "texts"), 0, &real));
     assert_false(gguf_array_real(weights_metadata(o->w, "u8"), 0, &real));
     assert_false(gguf_array_i64(NULL, 0, &number));
-    /* A loader sees what the elements are declared to be: scores given as bytes are not taken for floats. */
+    /* A loader sees what the elements are declared to be: scores given as bytes are not taken for
+     * floats. */
     assert_int_equal(i8s->element, GGUF_I8);
     assert_int_equal(f32s->element, GGUF_F32);
 }

@@ -1,4 +1,5 @@
-/* test_safetensors.c - folders of safetensors: what opens, and every way in which one may be broken. */
+/* test_safetensors.c - folders of safetensors: what opens, and every way in which one may be
+ * broken. */
 #include "formats/weights.h"
 
 #include "support/test.h"
@@ -123,82 +124,81 @@ static void test_any_order(void **state)
 }
 
 /* Headers that are refused, each written with four bytes of data. */
+static const struct {
+    const char *header;
+    weft_status status;
+    const char *message;
+} BAD_HEADERS[] = {
+    {"{\"w\":{\"dtype\":\"F32\",\"shape\":[1000,1000],\"data_offsets\":[0,4]}}", WEFT_FORMAT,
+     "'model.safetensors': tensor 'w': it has 4 bytes, its shape and type need 4000000"},
+    {"{\"w\":{\"dtype\":\"F64\",\"shape\":[4],\"data_offsets\":[0,4]}}", WEFT_FORMAT,
+     "tensor 'w': it has 4 bytes, its shape and type need 32"},
+    {"{\"w\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,5]}}", WEFT_FORMAT,
+     "tensor 'w': it ends at byte 5 of the data, the file has 4"},
+    {"{\"w\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[0,3]}}", WEFT_FORMAT,
+     "its tensors end at"},
+    {"{\"w\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[1,4]}}", WEFT_FORMAT,
+     "tensor 'w': it starts at byte 1 of the data, expected 0"},
+    {"{\"v\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[0,3]},"
+     "\"w\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[2,4]}}",
+     WEFT_FORMAT, "tensor 'w': it starts at byte 2 of the data, expected 3"},
+    {"{\"v\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},"
+     "\"w\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[2,4]}}",
+     WEFT_FORMAT, "tensor 'w': it starts at byte 2 of the data, expected 1"},
+    {"{\"w\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[4,0]}}", WEFT_FORMAT,
+     "its data_offsets are not a range"},
+    {"{\"w\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[-1,3]}}", WEFT_FORMAT,
+     "its data_offsets are not a range"},
+    {"{\"w\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4,4]}}", WEFT_FORMAT,
+     "its data_offsets are not a range"},
+    {"{\"w\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4.0]}}", WEFT_FORMAT,
+     "its data_offsets are not a range"},
+    {"{\"w\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,18446744073709551620]}}",
+     WEFT_FORMAT, "its data_offsets are not a range"},
+    {"{\"w\":{\"dtype\":\"U8\",\"shape\":[4]}}", WEFT_FORMAT, "its data_offsets are not a range"},
+    {"{\"w\":{\"dtype\":\"U8\",\"shape\":4,\"data_offsets\":[0,4]}}", WEFT_FORMAT,
+     "its shape is no array"},
+    {"{\"w\":{\"dtype\":\"U8\",\"shape\":[-4],\"data_offsets\":[0,4]}}", WEFT_FORMAT,
+     "dimension 0 of its shape is no size"},
+    {"{\"w\":{\"dtype\":\"U8\",\"shape\":[4,0],\"data_offsets\":[0,4]}}", WEFT_FORMAT,
+     "dimension 1 of 2 is 0"},
+    {"{\"w\":{\"dtype\":\"U8\",\"shape\":[4611686018427387905,4],\"data_offsets\":[0,4]}}",
+     WEFT_FORMAT, "its dimensions overflow"},
+    {"{\"w\":{\"dtype\":\"U8\",\"shape\":[4294967296,4294967296,1,1,4],"
+     "\"data_offsets\":[0,4]}}",
+     WEFT_FORMAT, "its dimensions overflow"},
+    {"{\"w\":{\"shape\":[4],\"data_offsets\":[0,4]}}", WEFT_FORMAT, "it has no dtype"},
+    {"{\"w\":{\"dtype\":\"Q7_77_AND_A_LONG_NAME\",\"shape\":[4],\"data_offsets\":[0,4]}}",
+     WEFT_UNSUPPORTED, "tensor 'w': its dtype 'Q7_77_AND_A_LONG_NAME' is unknown"},
+    {"{\"w\":[]}", WEFT_FORMAT, "tensor 'w': its entry is no object"},
+    {"{\"\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]}}", WEFT_FORMAT, "has 0 bytes"},
+    {"{\"a\\u0000b\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]}}", WEFT_FORMAT,
+     "header: JSON line 1"},
+    {"{\"w\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},"
+     "\"w\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[2,4]}}",
+     WEFT_FORMAT, "header: JSON line 1"},
+    {"{\"w\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]},}", WEFT_FORMAT,
+     "header: JSON line 1"},
+    {"{}", WEFT_FORMAT, "the file has 14 bytes, its tensors end at 10"},
+    {"\xef\xbb\xbf{}", WEFT_FORMAT, "its header of 5 bytes is not one object in braces"},
+    {" {}", WEFT_FORMAT, "is not one object in braces"},
+    {"[]", WEFT_FORMAT, "is not one object in braces"},
+    {"{}{}", WEFT_FORMAT, "header: JSON line 1"},
+    {"{", WEFT_FORMAT, "its header of 1 bytes is not one object in braces"},
+    {"", WEFT_FORMAT, "its header of 0 bytes is not one object in braces"},
+};
+
 static void test_entries(void **state)
 {
     (void)state;
-    static const struct {
-        const char *header;
-        weft_status status;
-        const char *message;
-    } cases[] = {
-        {"{\"w\":{\"dtype\":\"F32\",\"shape\":[1000,1000],\"data_offsets\":[0,4]}}", WEFT_FORMAT,
-         "'model.safetensors': tensor 'w': it has 4 bytes, its shape and type need 4000000"},
-        {"{\"w\":{\"dtype\":\"F64\",\"shape\":[4],\"data_offsets\":[0,4]}}", WEFT_FORMAT,
-         "tensor 'w': it has 4 bytes, its shape and type need 32"},
-        {"{\"w\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,5]}}", WEFT_FORMAT,
-         "tensor 'w': it ends at byte 5 of the data, the file has 4"},
-        {"{\"w\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[0,3]}}", WEFT_FORMAT,
-         "its tensors end at"},
-        {"{\"w\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[1,4]}}", WEFT_FORMAT,
-         "tensor 'w': it starts at byte 1 of the data, expected 0"},
-        {"{\"v\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[0,3]},"
-         "\"w\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[2,4]}}",
-         WEFT_FORMAT, "tensor 'w': it starts at byte 2 of the data, expected 3"},
-        {"{\"v\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},"
-         "\"w\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[2,4]}}",
-         WEFT_FORMAT, "tensor 'w': it starts at byte 2 of the data, expected 1"},
-        {"{\"w\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[4,0]}}", WEFT_FORMAT,
-         "its data_offsets are not a range"},
-        {"{\"w\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[-1,3]}}", WEFT_FORMAT,
-         "its data_offsets are not a range"},
-        {"{\"w\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4,4]}}", WEFT_FORMAT,
-         "its data_offsets are not a range"},
-        {"{\"w\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4.0]}}", WEFT_FORMAT,
-         "its data_offsets are not a range"},
-        {"{\"w\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,18446744073709551620]}}",
-         WEFT_FORMAT, "its data_offsets are not a range"},
-        {"{\"w\":{\"dtype\":\"U8\",\"shape\":[4]}}", WEFT_FORMAT,
-         "its data_offsets are not a range"},
-        {"{\"w\":{\"dtype\":\"U8\",\"shape\":4,\"data_offsets\":[0,4]}}", WEFT_FORMAT,
-         "its shape is no array"},
-        {"{\"w\":{\"dtype\":\"U8\",\"shape\":[-4],\"data_offsets\":[0,4]}}", WEFT_FORMAT,
-         "dimension 0 of its shape is no size"},
-        {"{\"w\":{\"dtype\":\"U8\",\"shape\":[4,0],\"data_offsets\":[0,4]}}", WEFT_FORMAT,
-         "dimension 1 of 2 is 0"},
-        {"{\"w\":{\"dtype\":\"U8\",\"shape\":[4611686018427387905,4],\"data_offsets\":[0,4]}}",
-         WEFT_FORMAT, "its dimensions overflow"},
-        {"{\"w\":{\"dtype\":\"U8\",\"shape\":[4294967296,4294967296,1,1,4],"
-         "\"data_offsets\":[0,4]}}",
-         WEFT_FORMAT, "its dimensions overflow"},
-        {"{\"w\":{\"shape\":[4],\"data_offsets\":[0,4]}}", WEFT_FORMAT, "it has no dtype"},
-        {"{\"w\":{\"dtype\":\"Q7_77_AND_A_LONG_NAME\",\"shape\":[4],\"data_offsets\":[0,4]}}",
-         WEFT_UNSUPPORTED, "tensor 'w': its dtype 'Q7_77_AND_A_LONG_NAME' is unknown"},
-        {"{\"w\":[]}", WEFT_FORMAT, "tensor 'w': its entry is no object"},
-        {"{\"\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]}}", WEFT_FORMAT,
-         "has 0 bytes"},
-        {"{\"a\\u0000b\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]}}", WEFT_FORMAT,
-         "header: JSON line 1"},
-        {"{\"w\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},"
-         "\"w\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[2,4]}}",
-         WEFT_FORMAT, "header: JSON line 1"},
-        {"{\"w\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]},}", WEFT_FORMAT,
-         "header: JSON line 1"},
-        {"{}", WEFT_FORMAT, "the file has 14 bytes, its tensors end at 10"},
-        {"\xef\xbb\xbf{}", WEFT_FORMAT, "its header of 5 bytes is not one object in braces"},
-        {" {}", WEFT_FORMAT, "is not one object in braces"},
-        {"[]", WEFT_FORMAT, "is not one object in braces"},
-        {"{}{}", WEFT_FORMAT, "header: JSON line 1"},
-        {"{", WEFT_FORMAT, "its header of 1 bytes is not one object in braces"},
-        {"", WEFT_FORMAT, "its header of 0 bytes is not one object in braces"},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < sizeof BAD_HEADERS / sizeof *BAD_HEADERS; i++) {
         test_folder folder;
         file_bytes bytes;
         create(&folder);
-        size_t n = strlen(cases[i].header);
-        safetensors_assemble(&bytes, n, cases[i].header, n, "data", 4);
+        size_t n = strlen(BAD_HEADERS[i].header);
+        safetensors_assemble(&bytes, n, BAD_HEADERS[i].header, n, "data", 4);
         test_folder_write(&folder, "model.safetensors", bytes.data, bytes.n_bytes);
-        refuse(&folder, cases[i].status, cases[i].message);
+        refuse(&folder, BAD_HEADERS[i].status, BAD_HEADERS[i].message);
         file_bytes_free(&bytes);
         test_folder_remove(&folder);
     }

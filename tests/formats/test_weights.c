@@ -103,6 +103,30 @@ static void test_sibling(void **state)
     test_folder_remove(&folder);
 }
 
+static void test_read_sibling(void **state)
+{
+    (void)state;
+    test_folder folder;
+    weft_error err = {0};
+    weights *w;
+    char *text = NULL;
+    size_t n_bytes;
+    create_folder(&folder);
+    test_folder_write(&folder, "tokenizer.json", "{}\n", 3);
+    assert_ok(open_path(folder.path, &w, &err), &err);
+    assert_ok(weights_read_sibling(w, "tokenizer.json", 3, &text, &n_bytes, &err), &err);
+    assert_string_equal(text, "{}\n");
+    assert_int_equal(n_bytes, 3);
+    mem_free(mem_system(), text, n_bytes + 1);
+    assert_ok(weights_read_sibling(w, "absent.json", 3, &text, &n_bytes, &err), &err);
+    assert_null(text);
+    assert_status(WEFT_LIMIT, weights_read_sibling(w, "tokenizer.json", 2, &text, &n_bytes, &err),
+                  &err);
+    assert_null(text);
+    weights_close(w);
+    test_folder_remove(&folder);
+}
+
 static void test_sibling_of_file(void **state)
 {
     (void)state;
@@ -114,6 +138,10 @@ static void test_sibling_of_file(void **state)
     test_folder_create(&folder);
     gguf_init(&b, 3);
     assert_ok(open_path(gguf_write(&b, &folder, "m.gguf"), &w, &err), &err);
+    char *text = path;
+    size_t n_bytes = 1;
+    assert_ok(weights_read_sibling(w, "x", 1, &text, &n_bytes, &err), &err);
+    assert_true(text == NULL && n_bytes == 0);
     assert_status(WEFT_UNSUPPORTED, weights_sibling(w, "x", path, sizeof path, &err), &err);
     weights_close(w);
     gguf_deinit(&b);
@@ -175,10 +203,10 @@ static void test_two_at_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_paths),           cmocka_unit_test(test_neither),
-        cmocka_unit_test(test_formats),         cmocka_unit_test(test_sibling),
-        cmocka_unit_test(test_sibling_of_file), cmocka_unit_test(test_metadata),
-        cmocka_unit_test(test_two_at_once),
+        cmocka_unit_test(test_paths),        cmocka_unit_test(test_neither),
+        cmocka_unit_test(test_formats),      cmocka_unit_test(test_sibling),
+        cmocka_unit_test(test_read_sibling), cmocka_unit_test(test_sibling_of_file),
+        cmocka_unit_test(test_metadata),     cmocka_unit_test(test_two_at_once),
     };
     return TEST_RUN("formats/weights", tests);
 }

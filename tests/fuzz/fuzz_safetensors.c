@@ -1,5 +1,5 @@
-/* fuzz_safetensors.c - any bytes as a safetensors file; those that begin with a brace as an index beside a
- * small whole file. */
+/* fuzz_safetensors.c - any bytes as a safetensors file; those that begin with a brace as an index
+ * beside a small whole file. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>

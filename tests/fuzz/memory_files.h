@@ -1,5 +1,5 @@
-/* memory_files.h - an io whose files are blocks of memory, each of exact size, so that a sanitizer sees one
- * byte too far. */
+/* memory_files.h - an io whose files are blocks of memory, each of exact size, so that a sanitizer
+ * sees one byte too far. */
 #ifndef FUZZ_MEMORY_FILES_H
 #define FUZZ_MEMORY_FILES_H
 

@@ -1,5 +1,5 @@
-/* weights_walk.h - looks at everything that an opened checkpoint promises: every tensor by name, a row of each
- * that has an encoding, every piece of metadata. */
+/* weights_walk.h - looks at everything that an opened checkpoint promises: every tensor by name, a
+ * row of each that has an encoding, every piece of metadata. */
 #ifndef FUZZ_WEIGHTS_WALK_H
 #define FUZZ_WEIGHTS_WALK_H
 

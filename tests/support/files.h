@@ -7,7 +7,8 @@
  *     const char *path = gguf_write(&b, &folder, "m.gguf");
  *     gguf_deinit(&b);
  *
- * Nothing is checked: types, sizes and offsets are what the caller says. Out of memory fails the test. */
+ * Nothing is checked: types, sizes and offsets are what the caller says. Out of memory fails the
+ * test. */
 #ifndef SUPPORT_FILES_H
 #define SUPPORT_FILES_H
 
@@ -84,8 +85,8 @@ void gguf_add_array(gguf_builder *b, const char *key, gguf_type element, const v
 void gguf_add_texts(gguf_builder *b, const char *key, const char *const *texts, size_t count);
 void gguf_add_strs(gguf_builder *b, const char *key, const str *texts, size_t count);
 
-/* dims outermost first; type is a ggml type. The data goes to the next multiple of the alignment; data NULL:
- * zeros. */
+/* dims outermost first; type is a ggml type. The data goes to the next multiple of the alignment;
+ * data NULL: zeros. */
 void gguf_add_tensor(gguf_builder *b, const char *name, uint32_t type, const uint64_t *dims,
                      uint32_t n_dims, const void *data, size_t n_bytes);
 

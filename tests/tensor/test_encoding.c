@@ -1,5 +1,5 @@
-/* test_encoding.c - every encoding against the vectors of encodings.txt (tools/oracle/encodings.py), and the
- * binding of tensors to bytes. */
+/* test_encoding.c - every encoding against the vectors of encodings.txt
+ * (tools/oracle/encodings.py), and the binding of tensors to bytes. */
 #include "tensor/encoding.h"
 
 #include "support/test.h"
@@ -351,144 +351,72 @@ static void test_bind_refusals(void **state)
     }
 }
 
-/* What the config says and what the file holds disagree, in each way there is. */
+/* What the config says of codes [2, 8], and scales and biases of what type and shape. */
+typedef struct affine_case {
+    uint32_t bits, group;
+    const char *raw_type;
+    const encoding *scale_type, *bias_type;
+    uint64_t scales[2], biases[2]; /* rows, columns */
+    weft_status status;
+    const char *message;
+} affine_case;
+
+// clang-format off
+static const affine_case AFFINE_CASES[] = {
+    {4, 64, "U32", &ENCODING_BF16, &ENCODING_BF16, {2, 1}, {2, 1}, WEFT_OK, ""},
+    {7, 64, "U32", &ENCODING_BF16, &ENCODING_BF16, {2, 1}, {2, 1}, WEFT_UNSUPPORTED,
+     "'w' has 7 bits in groups of 64"},
+    {4, 16, "U32", &ENCODING_BF16, &ENCODING_BF16, {2, 1}, {2, 1}, WEFT_UNSUPPORTED,
+     "'w' has 4 bits in groups of 16"},
+    {0, 0, "U32", &ENCODING_BF16, &ENCODING_BF16, {2, 1}, {2, 1}, WEFT_UNSUPPORTED,
+     "'w' has 0 bits in groups of 0"},
+    {4, 64, "I32", &ENCODING_BF16, &ENCODING_BF16, {2, 1}, {2, 1}, WEFT_FORMAT,
+     "'w' is i32, quantized codes are U32"},
+    {8, 64, "U32", &ENCODING_BF16, &ENCODING_BF16, {2, 1}, {2, 1}, WEFT_FORMAT,
+     "'w' has 8 words a row and 1 scales: that is not 8 bits in groups of 64"},
+    {4, 32, "U32", &ENCODING_BF16, &ENCODING_BF16, {2, 1}, {2, 1}, WEFT_FORMAT,
+     "that is not 4 bits in groups of 32"},
+    {4, 64, "U32", &ENCODING_BF16, &ENCODING_F16, {2, 1}, {2, 1}, WEFT_FORMAT,
+     "'s' has 1 columns of bf16, 'b' 1 of f16"},
+    {4, 64, "U32", &ENCODING_BF16, &ENCODING_BF16, {2, 1}, {2, 2}, WEFT_FORMAT,
+     "'s' has 1 columns of bf16, 'b' 2 of bf16"},
+    {4, 64, "U32", &ENCODING_BF16, &ENCODING_BF16, {3, 1}, {2, 1}, WEFT_FORMAT,
+     "'s' has 3 rows in 2 dimensions, the codes 'w' 2 in 2"},
+    {4, 64, "U32", &ENCODING_Q4_0, &ENCODING_BF16, {2, 32}, {2, 1}, WEFT_UNSUPPORTED,
+     "'s' is q4_0, expected f32, f16 or bf16"},
+};
+// clang-format on
+
 static void test_affine_refusals(void **state)
 {
     (void)state;
+    static const char *const NAMES[] = {"w", "s", "b"};
+    static const uint64_t WORDS[] = {2, 8};
     static unsigned char data[4096];
-    static const struct {
-        const char *raw_type;
-        const encoding *scale_type, *bias_type;
-        uint64_t words[2], scales[2], biases[2]; /* rows, columns */
-        uint32_t bits, group;
-        weft_status status;
-        const char *message;
-    } cases[] = {
-        {"U32", &ENCODING_BF16, &ENCODING_BF16, {2, 8}, {2, 1}, {2, 1}, 4, 64, WEFT_OK, ""},
-        {"U32",
-         &ENCODING_BF16,
-         &ENCODING_BF16,
-         {2, 8},
-         {2, 1},
-         {2, 1},
-         7,
-         64,
-         WEFT_UNSUPPORTED,
-         "'w' has 7 bits in groups of 64"},
-        {"U32",
-         &ENCODING_BF16,
-         &ENCODING_BF16,
-         {2, 8},
-         {2, 1},
-         {2, 1},
-         4,
-         16,
-         WEFT_UNSUPPORTED,
-         "'w' has 4 bits in groups of 16"},
-        {"U32",
-         &ENCODING_BF16,
-         &ENCODING_BF16,
-         {2, 8},
-         {2, 1},
-         {2, 1},
-         0,
-         0,
-         WEFT_UNSUPPORTED,
-         "'w' has 0 bits in groups of 0"},
-        {"I32",
-         &ENCODING_BF16,
-         &ENCODING_BF16,
-         {2, 8},
-         {2, 1},
-         {2, 1},
-         4,
-         64,
-         WEFT_FORMAT,
-         "'w' is i32, quantized codes are U32"},
-        {"U32",
-         &ENCODING_BF16,
-         &ENCODING_BF16,
-         {2, 8},
-         {2, 1},
-         {2, 1},
-         8,
-         64,
-         WEFT_FORMAT,
-         "'w' has 8 words a row and 1 scales: that is not 8 bits in groups of 64"},
-        {"U32",
-         &ENCODING_BF16,
-         &ENCODING_BF16,
-         {2, 8},
-         {2, 1},
-         {2, 1},
-         4,
-         32,
-         WEFT_FORMAT,
-         "that is not 4 bits in groups of 32"},
-        {"U32",
-         &ENCODING_BF16,
-         &ENCODING_F16,
-         {2, 8},
-         {2, 1},
-         {2, 1},
-         4,
-         64,
-         WEFT_FORMAT,
-         "'s' has 1 columns of bf16, 'b' 1 of f16"},
-        {"U32",
-         &ENCODING_BF16,
-         &ENCODING_BF16,
-         {2, 8},
-         {2, 1},
-         {2, 2},
-         4,
-         64,
-         WEFT_FORMAT,
-         "'s' has 1 columns of bf16, 'b' 2 of bf16"},
-        {"U32",
-         &ENCODING_BF16,
-         &ENCODING_BF16,
-         {2, 8},
-         {3, 1},
-         {2, 1},
-         4,
-         64,
-         WEFT_FORMAT,
-         "'s' has 3 rows in 2 dimensions, the codes 'w' 2 in 2"},
-        {"U32",
-         &ENCODING_Q4_0,
-         &ENCODING_BF16,
-         {2, 8},
-         {2, 32},
-         {2, 1},
-         4,
-         64,
-         WEFT_UNSUPPORTED,
-         "'s' is q4_0, expected f32, f16 or bf16"},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < sizeof AFFINE_CASES / sizeof *AFFINE_CASES; i++) {
+        const affine_case *c = &AFFINE_CASES[i];
         weft_error err = {0};
-        const uint64_t *shapes[] = {cases[i].words, cases[i].scales, cases[i].biases};
-        const encoding *types[] = {NULL, cases[i].scale_type, cases[i].bias_type};
-        const char *names[] = {"w", "s", "b"};
+        const uint64_t *shapes[] = {WORDS, c->scales, c->biases};
+        const encoding *types[] = {NULL, c->scale_type, c->bias_type};
         tensor t[3];
+        memset(t, 0, sizeof t);
         for (size_t j = 0; j < 3; j++) {
-            t[j] = (tensor){.name = names[j],
-                            .encoding = types[j],
-                            .raw_type = cases[i].raw_type,
-                            .raw_cols = 1,
-                            .raw_bytes = 4,
-                            .n_dims = 2,
-                            .dims = {shapes[j][0], shapes[j][1]},
-                            .planes = {data}};
+            t[j].name = NAMES[j];
+            t[j].encoding = types[j];
+            t[j].raw_type = c->raw_type;
+            t[j].raw_cols = 1;
+            t[j].raw_bytes = 4;
+            t[j].n_dims = 2;
+            memcpy(t[j].dims, shapes[j], 2 * sizeof *shapes[j]);
+            t[j].planes[0] = data;
             assert_ok(tensor_measure(&t[j], &t[j].plane_bytes[0], &err), &err);
         }
-        tensor before = t[0];
-        weft_status status =
-            tensor_bind_affine(&t[0], &t[1], &t[2], cases[i].bits, cases[i].group, &err);
-        assert_status(cases[i].status, status, &err);
+        tensor before;
+        memcpy(&before, &t[0], sizeof before);
+        weft_status status = tensor_bind_affine(&t[0], &t[1], &t[2], c->bits, c->group, &err);
+        assert_status(c->status, status, &err);
         if (status == WEFT_OK) continue;
-        assert_message(&err, cases[i].message);
+        assert_message(&err, c->message);
         assert_memory_equal(&before, &t[0], sizeof before);
     }
 }

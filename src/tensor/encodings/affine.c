@@ -1,7 +1,8 @@
-/* affine.c - MLX's affine quantization: group columns share a scale and a bias; the value is
- * code * scale + bias in f32, product and sum each rounded once.
- * Planes: codes, each row a little-endian bit stream with column i in bits [i * bits, (i + 1) * bits); scales;
- * biases. tensor_bind_affine has checked that rows are whole groups and groups whole bytes. */
+/* affine.c - MLX's affine quantization: group columns share a scale and a bias; the value is code
+ * * scale + bias in f32, product and sum each rounded once.
+ * Planes: codes, each row a little-endian bit stream with column i in bits [i * bits, (i + 1) *
+ * bits); scales; biases. tensor_bind_affine has checked that rows are whole groups and groups
+ * whole bytes. */
 #include "tensor/encodings/load.h"
 
 static float load_param(const unsigned char *row, uint64_t group_i, uint8_t type)

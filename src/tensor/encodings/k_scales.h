@@ -1,8 +1,8 @@
 /* k_scales.h - the packed scales that Q4_K and Q5_K share.
  *
- * Eight 6-bit scales and eight 6-bit minimums in 12 bytes. Bytes 0..3 hold scales 0..3 and bytes 4..7
- * minimums 0..3 in their low six bits; byte 8 + j holds the low four bits of scale 4 + j and, above them, of
- * minimum 4 + j, whose upper two bits are the top bits of bytes j and 4 + j. */
+ * Eight 6-bit scales and eight 6-bit minimums in 12 bytes. Bytes 0..3 hold scales 0..3 and bytes
+ * 4..7 minimums 0..3 in their low six bits; byte 8 + j holds the low four bits of scale 4 + j and,
+ * above them, of minimum 4 + j, whose upper two bits are the top bits of bytes j and 4 + j. */
 #ifndef TENSOR_ENCODINGS_K_SCALES_H
 #define TENSOR_ENCODINGS_K_SCALES_H
 

@@ -1,5 +1,6 @@
 /* q4_0.c - ggml Q4_0: 32 columns share an f16 scale; the value is scale * (code - 8).
- * Block: f16 scale; 16 bytes, byte i with column i in its low half and column 16 + i in its high half. */
+ * Block: f16 scale; 16 bytes, byte i with column i in its low half and column 16 + i in its high
+ * half. */
 #include "tensor/encodings/load.h"
 
 enum { COLS = 32, BYTES = 18 };

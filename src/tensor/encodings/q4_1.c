@@ -1,7 +1,7 @@
-/* q4_1.c - ggml Q4_1: 32 columns share an f16 scale and minimum; the value is scale * code + minimum, product
- * and sum each rounded.
- * Block: f16 scale; f16 minimum; 16 bytes, byte i with column i in its low half and column 16 + i in its
- * high half. */
+/* q4_1.c - ggml Q4_1: 32 columns share an f16 scale and minimum; the value is scale * code +
+ * minimum, product and sum each rounded.
+ * Block: f16 scale; f16 minimum; 16 bytes, byte i with column i in its low half and column 16 + i
+ * in its high half. */
 #include "tensor/encodings/load.h"
 
 enum { COLS = 32, BYTES = 20 };

@@ -1,6 +1,6 @@
 /* q5_0.c - ggml Q5_0: 32 columns share an f16 scale; the value is scale * (code - 16).
- * Block: f16 scale; u32 whose bit i is the fifth bit of column i; 16 bytes, byte i with column i in its low
- * half and column 16 + i in its high half. */
+ * Block: f16 scale; u32 whose bit i is the fifth bit of column i; 16 bytes, byte i with column i
+ * in its low half and column 16 + i in its high half. */
 #include "tensor/encodings/load.h"
 
 enum { COLS = 32, BYTES = 22 };

@@ -1,9 +1,9 @@
-/* q6_k.c - ggml Q6_K: 256 columns in sixteen groups of 16; the value is (scale * s) * (code - 32), each step
- * rounded.
- * Block: 128 bytes of low halves, 64 bytes of upper bit pairs, 16 signed bytes s, f16 scale. Each half of the
- * block, 128 columns, is four runs of 32: run r has its low halves in bytes r % 2 * 32 + i of the half's 64
- * (low nibbles for runs 0 and 1, high ones for 2 and 3) and its upper bits at bit 2 * r of byte i of the
- * half's 32. */
+/* q6_k.c - ggml Q6_K: 256 columns in sixteen groups of 16; the value is (scale * s) * (code - 32),
+ * each step rounded.
+ * Block: 128 bytes of low halves, 64 bytes of upper bit pairs, 16 signed bytes s, f16 scale. Each
+ * half of the block, 128 columns, is four runs of 32: run r has its low halves in bytes r % 2 * 32
+ * + i of the half's 64 (low nibbles for runs 0 and 1, high ones for 2 and 3) and its upper bits at
+ * bit 2 * r of byte i of the half's 32. */
 #include "tensor/encodings/load.h"
 
 enum {
