@@ -120,7 +120,8 @@ static void glu_gelu_tanh(const float *gate, const float *up, uint32_t n, float 
     for (uint32_t i = 0; i < n; i++) {
         double g = (double)gate[i];
         double inner = 0.79788456080286535588 * (g + 0.044715 * g * g * g);
-        y[i] = (float)(0.5 * g * (1.0 + tanh(inner)) * (double)up[i]);
+        /* (1 + tanh u) / 2, without the cancellation that it has for negative u. */
+        y[i] = (float)(g / (1.0 + exp(-2.0 * inner)) * (double)up[i]);
     }
 }
 
@@ -128,7 +129,7 @@ static void glu_gelu_erf(const float *gate, const float *up, uint32_t n, float *
 {
     for (uint32_t i = 0; i < n; i++) {
         double g = (double)gate[i];
-        y[i] = (float)(0.5 * g * (1.0 + erf(g * 0.70710678118654752440)) * (double)up[i]);
+        y[i] = (float)(0.5 * g * erfc(g * -0.70710678118654752440) * (double)up[i]);
     }
 }
 

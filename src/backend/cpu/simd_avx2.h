@@ -12,6 +12,7 @@
 #include <string.h>
 
 #define INLINE static inline __attribute__((always_inline, unused))
+#define UNROLL _Pragma("GCC unroll 16")
 
 /* Floats of a vector; columns of a block; rows and tokens of a dense tile; tokens of a tile of codes. */
 enum { VL = 8, VW = 32, DENSE_TOKENS = 3, CODE_TOKENS = 8 };
@@ -159,6 +160,7 @@ INLINE vf vf_where_masked(vf x, vf a, vf b)
 INLINE vf vf_tree(const vf a[VL])
 {
     vf quad[2];
+    UNROLL
     for (int i = 0; i < 2; i++) {
         const vf *p = a + 4 * i;
         vf x = _mm256_add_ps(_mm256_unpacklo_ps(p[0], p[1]), _mm256_unpackhi_ps(p[0], p[1]));
@@ -333,6 +335,7 @@ INLINE void vi_store_i16(int16_t *at, vi a)
 INLINE vi vi_tree(const vi a[VL])
 {
     vi quad[2];
+    UNROLL
     for (int i = 0; i < 2; i++) {
         const vi *p = a + 4 * i;
         vi x = vi_add(_mm256_unpacklo_epi32(p[0], p[1]), _mm256_unpackhi_epi32(p[0], p[1]));
@@ -353,6 +356,7 @@ INLINE vi vi_dot(vi sum, vi a, vi b)
 INLINE void v_transpose(const vi row[8], vi column[8])
 {
     vi quad[8];
+    UNROLL
     for (int i = 0; i < 2; i++) {
         const vi *p = row + 4 * i;
         vi a = _mm256_unpacklo_epi32(p[0], p[1]);
@@ -364,6 +368,7 @@ INLINE void v_transpose(const vi row[8], vi column[8])
         quad[4 * i + 2] = _mm256_unpacklo_epi64(b, d);
         quad[4 * i + 3] = _mm256_unpackhi_epi64(b, d);
     }
+    UNROLL
     for (int i = 0; i < 4; i++) {
         column[i] = _mm256_permute2x128_si256(quad[i], quad[4 + i], 0x20);
         column[4 + i] = _mm256_permute2x128_si256(quad[i], quad[4 + i], 0x31);
@@ -375,8 +380,10 @@ INLINE void v_transpose_8(const float *rows, float *columns)
 {
     vi row[8];
     vi column[8];
+    UNROLL
     for (int i = 0; i < 8; i++) row[i] = vi_load(rows + 8 * i);
     v_transpose(row, column);
+    UNROLL
     for (int i = 0; i < 8; i++) vi_store(columns + 8 * i, column[i]);
 }
 
@@ -404,11 +411,15 @@ INLINE void vw_interleave(const vw a[VL], int32_t *out)
 {
     vi row[VL];
     vi column[VL];
+    UNROLL
     for (int i = 0; i < VL; i++) row[i] = a[i].lo;
     v_transpose(row, column);
+    UNROLL
     for (int i = 0; i < VL; i++) vi_store(out + i * VL, column[i]);
+    UNROLL
     for (int i = 0; i < VL; i++) row[i] = a[i].hi;
     v_transpose(row, column);
+    UNROLL
     for (int i = 0; i < VL; i++) vi_store(out + (VL + i) * VL, column[i]);
 }
 
@@ -480,61 +491,52 @@ INLINE vw vw_where_bit(uint32_t bits, int16_t value)
                 _mm256_and_si256(_mm256_cmpeq_epi16(high, bit), v)};
 }
 
-/* 8 columns of a bit stream: the 16 bits around each, from a run of 16 bytes that starts skip bytes early. */
-INLINE __m128i v_window(uint32_t bits, uint32_t skip)
-{
-    unsigned char at[16];
-    for (uint32_t i = 0; i < 8; i++) {
-        uint32_t first = i * bits / 8;
-        uint32_t last = (i * bits + bits - 1) / 8;
-        at[2 * i] = (unsigned char)(skip + first);
-        at[2 * i + 1] = (unsigned char)(last > first ? skip + last : 0x80);
-    }
-    __m128i v;
-    memcpy(&v, at, sizeof v);
-    return v;
-}
+/* Columns j and j + 1 of 8 of a bit stream: the bytes that their 16 bits come from, skip bytes into a run. */
+#define WINDOW_LOW(bits, skip, j) ((char)((skip) + (j) * (bits) / 8))
+#define WINDOW_HIGH(bits, skip, j)                                                                 \
+    (((j) + 1) * (bits) > ((j) * (bits) / 8 + 1) * 8 ? (char)((skip) + (j) * (bits) / 8 + 1)       \
+                                                     : (char)-1)
+#define WINDOW(bits, skip, j) WINDOW_LOW(bits, skip, j), WINDOW_HIGH(bits, skip, j)
+#define WINDOWS(b, s)                                                                              \
+    _mm_setr_epi8(WINDOW(b, s, 0), WINDOW(b, s, 1), WINDOW(b, s, 2), WINDOW(b, s, 3),              \
+                  WINDOW(b, s, 4), WINDOW(b, s, 5), WINDOW(b, s, 6), WINDOW(b, s, 7))
 
 /* What brings each of the 8 codes to the top of its 16 bits, as a factor. */
-INLINE __m128i v_lift(uint32_t bits)
-{
-    uint16_t factor[8];
-    for (uint32_t i = 0; i < 8; i++) factor[i] = (uint16_t)(1u << (16 - bits - i * bits % 8));
-    __m128i v;
-    memcpy(&v, factor, sizeof v);
-    return v;
-}
+#define LIFT(bits, j) (int16_t)(1u << (16 - (bits) - (j) * (bits) % 8))
+#define LIFTS(b)                                                                                   \
+    _mm_setr_epi16(LIFT(b, 0), LIFT(b, 1), LIFT(b, 2), LIFT(b, 3), LIFT(b, 4), LIFT(b, 5),         \
+                   LIFT(b, 6), LIFT(b, 7))
+
+/* Where the run of 16 bytes that holds columns 8 i .. 8 i + 7 begins, and how far before them. */
+#define RUN_FROM(bits, i)                                                                          \
+    ((bits) <= 4 ? 0 : (i) * (bits) < 4 * (bits)-16 ? (i) * (bits) : 4 * (bits)-16)
+#define RUN_SKIP(bits, i) ((i) * (bits)-RUN_FROM(bits, i))
 
 /* 32 codes of 2 to 6 bits (a constant), 4 * bits bytes: not a byte beyond them is read. */
-INLINE vw vw_bits(const unsigned char *at, uint32_t bits)
+INLINE vw vw_bits(const unsigned char *at, const int bits)
 {
-    uint32_t bytes = 4 * bits;
-    __m128i run[4];
-    uint32_t skip[4];
-    if (bytes <= 16) {
-        __m128i all = _mm_setzero_si128();
-        memcpy(&all, at, bytes);
-        for (uint32_t i = 0; i < 4; i++) {
-            run[i] = all;
-            skip[i] = i * bits;
-        }
+    vi low;
+    vi high;
+    if (bits <= 4) {
+        __m128i run = _mm_setzero_si128();
+        memcpy(&run, at, (size_t)(4 * bits));
+        low = _mm256_broadcastsi128_si256(run);
+        high = low;
     } else {
-        for (uint32_t i = 0; i < 4; i++) {
-            uint32_t from = i * bits < bytes - 16 ? i * bits : bytes - 16;
-            run[i] = _mm_loadu_si128((const __m128i *)(const void *)(at + from));
-            skip[i] = i * bits - from;
-        }
+        const __m128i *run[4];
+        UNROLL
+        for (int i = 0; i < 4; i++)
+            run[i] = (const __m128i *)(const void *)(at + RUN_FROM(bits, i));
+        low = _mm256_set_m128i(_mm_loadu_si128(run[1]), _mm_loadu_si128(run[0]));
+        high = _mm256_set_m128i(_mm_loadu_si128(run[3]), _mm_loadu_si128(run[2]));
     }
-    vi lift = _mm256_broadcastsi128_si256(v_lift(bits));
-    vi part[2];
-    for (uint32_t i = 0; i < 2; i++) {
-        vi bytes_of = bytes <= 16 ? _mm256_broadcastsi128_si256(run[0])
-                                  : _mm256_set_m128i(run[2 * i + 1], run[2 * i]);
-        vi window = _mm256_set_m128i(v_window(bits, skip[2 * i + 1]), v_window(bits, skip[2 * i]));
-        vi code = _mm256_mullo_epi16(_mm256_shuffle_epi8(bytes_of, window), lift);
-        part[i] = _mm256_srli_epi16(code, 16 - (int)bits);
-    }
-    return (vw){part[0], part[1]};
+    vi lift = _mm256_broadcastsi128_si256(LIFTS(bits));
+    low = _mm256_shuffle_epi8(
+        low, _mm256_set_m128i(WINDOWS(bits, RUN_SKIP(bits, 1)), WINDOWS(bits, RUN_SKIP(bits, 0))));
+    high = _mm256_shuffle_epi8(
+        high, _mm256_set_m128i(WINDOWS(bits, RUN_SKIP(bits, 3)), WINDOWS(bits, RUN_SKIP(bits, 2))));
+    return (vw){_mm256_srli_epi16(_mm256_mullo_epi16(low, lift), 16 - bits),
+                _mm256_srli_epi16(_mm256_mullo_epi16(high, lift), 16 - bits)};
 }
 
 #endif

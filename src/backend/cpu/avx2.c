@@ -1,0 +1,34 @@
+/* avx2.c - the loops of cpu_kernels.h for AVX2 with FMA and F16C: the vec_*.h loops in 8 lanes. */
+#include "backend/cpu/simd_avx2.h"
+
+#include "backend/cpu/vec_attend.h"
+#include "backend/cpu/vec_codes.h"
+#include "backend/cpu/vec_dense.h"
+#include "backend/cpu/vec_elem.h"
+#include "backend/cpu/vec_linear_codes.h"
+
+void cpu_fill_avx2(cpu_kernels *k)
+{
+    k->linear_f32 = linear_f32;
+    k->linear_f16 = linear_f16;
+    k->linear_bf16 = linear_bf16;
+    k->linear_bf16_h = linear_bf16;
+    k->linear_codes = linear_codes;
+    k->linear_codes_q = linear_codes_q;
+    k->prepare_bf16 = prepare_bf16;
+    k->prepare_i16 = prepare_i16;
+    k->rms_norm = rms_norm;
+    k->rope_half = rope_half;
+    k->rope_interleaved = rope_interleaved;
+    k->glu_silu = glu_silu;
+    k->glu_gelu_tanh = glu_gelu_tanh;
+    k->scores_f32 = scores_f32;
+    k->scores_f16 = scores_f16;
+    k->scores_bf16 = scores_bf16;
+    k->values_f32 = values_f32;
+    k->values_f16 = values_f16;
+    k->values_bf16 = values_bf16;
+    k->exp_sum = exp_sum;
+    k->max = largest;
+    k->read = read_block;
+}

@@ -1,0 +1,518 @@
+/* simd_avx512.h - the words of simd_avx2.h for AVX-512 F, BW, DQ, VL with VNNI and BF16. */
+#ifndef BACKEND_CPU_SIMD_AVX512_H
+#define BACKEND_CPU_SIMD_AVX512_H
+
+#include <immintrin.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#define INLINE static inline __attribute__((always_inline, unused))
+#define UNROLL _Pragma("GCC unroll 16")
+
+/* Floats of a vector; columns of a block; rows and tokens of a dense tile; tokens of a tile of codes. */
+enum { VL = 16, VW = 32, DENSE_TOKENS = 6, CODE_TOKENS = 16 };
+
+typedef __m512 vf;
+typedef __m512i vi;
+
+typedef struct vw {
+    __m512i all; /* columns 0..31 */
+} vw;
+
+INLINE void v_prefetch(const void *at)
+{
+    _mm_prefetch((const char *)at, _MM_HINT_T0);
+}
+
+/* ---- floats */
+
+INLINE vf vf_zero(void)
+{
+    return _mm512_setzero_ps();
+}
+
+INLINE vf vf_set1(float value)
+{
+    return _mm512_set1_ps(value);
+}
+
+INLINE vf vf_load(const float *at)
+{
+    return _mm512_loadu_ps(at);
+}
+
+INLINE void vf_store(float *at, vf a)
+{
+    _mm512_storeu_ps(at, a);
+}
+
+/* The first n < VL lanes. */
+INLINE __mmask16 v_mask(uint32_t n)
+{
+    return (__mmask16)((1u << n) - 1u);
+}
+
+/* The first n < VL; the rest is 0. */
+INLINE vf vf_load_part(const float *at, uint32_t n)
+{
+    return _mm512_maskz_loadu_ps(v_mask(n), at);
+}
+
+INLINE void vf_store_part(float *at, vf a, uint32_t n)
+{
+    _mm512_mask_storeu_ps(at, v_mask(n), a);
+}
+
+INLINE vf vf_load_bf16(const void *at)
+{
+    __m256i half = _mm256_loadu_si256((const __m256i *)at);
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
+}
+
+INLINE vf vf_load_f16(const void *at)
+{
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)at));
+}
+
+INLINE vf vf_add(vf a, vf b)
+{
+    return _mm512_add_ps(a, b);
+}
+
+INLINE vf vf_sub(vf a, vf b)
+{
+    return _mm512_sub_ps(a, b);
+}
+
+INLINE vf vf_mul(vf a, vf b)
+{
+    return _mm512_mul_ps(a, b);
+}
+
+INLINE vf vf_div(vf a, vf b)
+{
+    return _mm512_div_ps(a, b);
+}
+
+/* a b + c, rounded once. */
+INLINE vf vf_fma(vf a, vf b, vf c)
+{
+    return _mm512_fmadd_ps(a, b, c);
+}
+
+/* a > b ? a : b, so b where one is not a number. */
+INLINE vf vf_max(vf a, vf b)
+{
+    return _mm512_max_ps(a, b);
+}
+
+INLINE vf vf_min(vf a, vf b)
+{
+    return _mm512_min_ps(a, b);
+}
+
+/* a - b in even lanes, a + b in odd ones. */
+INLINE vf vf_addsub(vf a, vf b)
+{
+    return _mm512_mask_sub_ps(_mm512_add_ps(a, b), 0x5555, a, b);
+}
+
+/* Pairs of lanes: (even, even), (odd, odd), (odd, even). */
+INLINE vf vf_dup_even(vf a)
+{
+    return _mm512_moveldup_ps(a);
+}
+
+INLINE vf vf_dup_odd(vf a)
+{
+    return _mm512_movehdup_ps(a);
+}
+
+INLINE vf vf_swap(vf a)
+{
+    return _mm512_permute_ps(a, 0xb1);
+}
+
+/* at [VL, 2] -> its two columns. */
+INLINE void vf_load_pairs(const float *at, vf *first, vf *second)
+{
+    vf a = _mm512_loadu_ps(at);
+    vf b = _mm512_loadu_ps(at + VL);
+    vi even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+    *first = _mm512_permutex2var_ps(a, even, b);
+    *second = _mm512_permutex2var_ps(a, _mm512_add_epi32(even, _mm512_set1_epi32(1)), b);
+}
+
+/* a where x is -INFINITY, else b. */
+INLINE vf vf_where_masked(vf x, vf a, vf b)
+{
+    __mmask16 masked = _mm512_cmp_ps_mask(x, _mm512_set1_ps(-__builtin_inff()), _CMP_EQ_OQ);
+    return _mm512_mask_blend_ps(masked, b, a);
+}
+
+/* Lane i of the result: the sum of a[i]: each quarter as (0+2)+(1+3), then the quarters as (0+1)+(2+3). */
+INLINE vf vf_tree(const vf a[VL])
+{
+    vf quad[4];
+    UNROLL
+    for (int i = 0; i < 4; i++) {
+        const vf *p = a + 4 * i;
+        vf x = _mm512_add_ps(_mm512_unpacklo_ps(p[0], p[1]), _mm512_unpackhi_ps(p[0], p[1]));
+        vf y = _mm512_add_ps(_mm512_unpacklo_ps(p[2], p[3]), _mm512_unpackhi_ps(p[2], p[3]));
+        __m512d xd = _mm512_castps_pd(x);
+        __m512d yd = _mm512_castps_pd(y);
+        quad[i] = _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(xd, yd)),
+                                _mm512_castpd_ps(_mm512_unpackhi_pd(xd, yd)));
+    }
+    vf u = _mm512_add_ps(_mm512_shuffle_f32x4(quad[0], quad[1], 0x88),
+                         _mm512_shuffle_f32x4(quad[0], quad[1], 0xdd));
+    vf v = _mm512_add_ps(_mm512_shuffle_f32x4(quad[2], quad[3], 0x88),
+                         _mm512_shuffle_f32x4(quad[2], quad[3], 0xdd));
+    return _mm512_add_ps(_mm512_shuffle_f32x4(u, v, 0x88), _mm512_shuffle_f32x4(u, v, 0xdd));
+}
+
+/* One sum in the order of vf_tree. */
+INLINE float vf_sum(vf a)
+{
+    vf x = _mm512_add_ps(a, _mm512_permute_ps(a, 0x4e));
+    x = _mm512_add_ps(x, _mm512_permute_ps(x, 0xb1));
+    x = _mm512_add_ps(x, _mm512_shuffle_f32x4(x, x, 0xb1));
+    x = _mm512_add_ps(x, _mm512_shuffle_f32x4(x, x, 0x4e));
+    return _mm512_cvtss_f32(x);
+}
+
+/* Sum of squares of n numbers in double; lane i holds those whose index is i modulo 16. */
+INLINE double v_square_sum(const float *x, uint32_t n)
+{
+    __m512d low = _mm512_setzero_pd();
+    __m512d high = _mm512_setzero_pd();
+    for (uint32_t i = 0; i < n; i += VL) {
+        vf v = n - i >= VL ? vf_load(x + i) : vf_load_part(x + i, n - i);
+        __m512d a = _mm512_cvtps_pd(_mm512_castps512_ps256(v));
+        __m512d b = _mm512_cvtps_pd(_mm512_extractf32x8_ps(v, 1));
+        low = _mm512_fmadd_pd(a, a, low);
+        high = _mm512_fmadd_pd(b, b, high);
+    }
+    double lane[8];
+    _mm512_storeu_pd(lane, _mm512_add_pd(low, high));
+    return ((lane[0] + lane[1]) + (lane[2] + lane[3])) +
+           ((lane[4] + lane[5]) + (lane[6] + lane[7]));
+}
+
+/* ---- integers */
+
+INLINE vi vi_zero(void)
+{
+    return _mm512_setzero_si512();
+}
+
+INLINE vi vi_set1(int32_t value)
+{
+    return _mm512_set1_epi32(value);
+}
+
+INLINE vi vi_load(const void *at)
+{
+    return _mm512_loadu_si512(at);
+}
+
+INLINE void vi_store(void *at, vi a)
+{
+    _mm512_storeu_si512(at, a);
+}
+
+INLINE vi vi_of(vf a)
+{
+    return _mm512_castps_si512(a);
+}
+
+INLINE vf vf_of(vi a)
+{
+    return _mm512_castsi512_ps(a);
+}
+
+/* To the nearest integer, ties to even. */
+INLINE vi vi_round(vf a)
+{
+    return _mm512_cvtps_epi32(a);
+}
+
+INLINE vf vf_from_int(vi a)
+{
+    return _mm512_cvtepi32_ps(a);
+}
+
+INLINE vi vi_add(vi a, vi b)
+{
+    return _mm512_add_epi32(a, b);
+}
+
+INLINE vi vi_sub(vi a, vi b)
+{
+    return _mm512_sub_epi32(a, b);
+}
+
+INLINE vi vi_and(vi a, vi b)
+{
+    return _mm512_and_si512(a, b);
+}
+
+INLINE vi vi_or(vi a, vi b)
+{
+    return _mm512_or_si512(a, b);
+}
+
+INLINE vi vi_xor(vi a, vi b)
+{
+    return _mm512_xor_si512(a, b);
+}
+
+INLINE vi vi_srl(vi a, unsigned n)
+{
+    return _mm512_srli_epi32(a, n);
+}
+
+INLINE vi vi_sra(vi a, unsigned n)
+{
+    return _mm512_srai_epi32(a, n);
+}
+
+INLINE vi vi_sll(vi a, unsigned n)
+{
+    return _mm512_slli_epi32(a, n);
+}
+
+INLINE vi vi_max(vi a, vi b)
+{
+    return _mm512_max_epi32(a, b);
+}
+
+/* a > b ? x : y. */
+INLINE vi vi_if_greater(vi a, vi b, vi x, vi y)
+{
+    return _mm512_mask_blend_epi32(_mm512_cmpgt_epi32_mask(a, b), y, x);
+}
+
+INLINE int32_t vi_top(vi a)
+{
+    return _mm512_reduce_max_epi32(a);
+}
+
+INLINE int32_t vi_total(vi a)
+{
+    return _mm512_reduce_add_epi32(a);
+}
+
+INLINE uint64_t vi_xor_words(vi a)
+{
+    uint64_t word[8];
+    vi_store(word, a);
+    return (word[0] ^ word[1] ^ word[2] ^ word[3]) ^ (word[4] ^ word[5] ^ word[6] ^ word[7]);
+}
+
+/* The low halves of VL lanes that hold 0 .. 65535. */
+INLINE void vi_store_u16(uint16_t *at, vi a)
+{
+    _mm256_storeu_si256((__m256i *)(void *)at, _mm512_cvtepi32_epi16(a));
+}
+
+/* VL lanes that hold -32768 .. 32767. */
+INLINE void vi_store_i16(int16_t *at, vi a)
+{
+    _mm256_storeu_si256((__m256i *)(void *)at, _mm512_cvtepi32_epi16(a));
+}
+
+/* Lane i of the result: the sum of a[i]. */
+INLINE vi vi_tree(const vi a[VL])
+{
+    vi quad[4];
+    UNROLL
+    for (int i = 0; i < 4; i++) {
+        const vi *p = a + 4 * i;
+        vi x = vi_add(_mm512_unpacklo_epi32(p[0], p[1]), _mm512_unpackhi_epi32(p[0], p[1]));
+        vi y = vi_add(_mm512_unpacklo_epi32(p[2], p[3]), _mm512_unpackhi_epi32(p[2], p[3]));
+        quad[i] = vi_add(_mm512_unpacklo_epi64(x, y), _mm512_unpackhi_epi64(x, y));
+    }
+    vi u = vi_add(_mm512_shuffle_i32x4(quad[0], quad[1], 0x88),
+                  _mm512_shuffle_i32x4(quad[0], quad[1], 0xdd));
+    vi v = vi_add(_mm512_shuffle_i32x4(quad[2], quad[3], 0x88),
+                  _mm512_shuffle_i32x4(quad[2], quad[3], 0xdd));
+    return vi_add(_mm512_shuffle_i32x4(u, v, 0x88), _mm512_shuffle_i32x4(u, v, 0xdd));
+}
+
+/* sum + the products of pairs of 16-bit numbers. */
+INLINE vi vi_dot(vi sum, vi a, vi b)
+{
+    return _mm512_dpwssd_epi32(sum, a, b);
+}
+
+/* rows [16, 16] of 32 bits -> columns. */
+INLINE void v_transpose(const vi row[VL], vi column[VL])
+{
+    vi quad[VL]; /* [4 r + c]: rows 4 r .. 4 r + 3 of columns c, 4 + c, 8 + c, 12 + c */
+    UNROLL
+    for (int i = 0; i < 4; i++) {
+        const vi *p = row + 4 * i;
+        vi a = _mm512_unpacklo_epi32(p[0], p[1]);
+        vi b = _mm512_unpackhi_epi32(p[0], p[1]);
+        vi c = _mm512_unpacklo_epi32(p[2], p[3]);
+        vi d = _mm512_unpackhi_epi32(p[2], p[3]);
+        quad[4 * i + 0] = _mm512_unpacklo_epi64(a, c);
+        quad[4 * i + 1] = _mm512_unpackhi_epi64(a, c);
+        quad[4 * i + 2] = _mm512_unpacklo_epi64(b, d);
+        quad[4 * i + 3] = _mm512_unpackhi_epi64(b, d);
+    }
+    UNROLL
+    for (int i = 0; i < 4; i++) {
+        vi even_low = _mm512_shuffle_i32x4(quad[i], quad[4 + i], 0x88);
+        vi odd_low = _mm512_shuffle_i32x4(quad[i], quad[4 + i], 0xdd);
+        vi even_high = _mm512_shuffle_i32x4(quad[8 + i], quad[12 + i], 0x88);
+        vi odd_high = _mm512_shuffle_i32x4(quad[8 + i], quad[12 + i], 0xdd);
+        column[i] = _mm512_shuffle_i32x4(even_low, even_high, 0x88);
+        column[8 + i] = _mm512_shuffle_i32x4(even_low, even_high, 0xdd);
+        column[4 + i] = _mm512_shuffle_i32x4(odd_low, odd_high, 0x88);
+        column[12 + i] = _mm512_shuffle_i32x4(odd_low, odd_high, 0xdd);
+    }
+}
+
+/* rows [VL, 8] -> columns [8, VL]. */
+INLINE void v_transpose_8(const float *rows, float *columns)
+{
+    vi row[VL];
+    vi column[VL];
+    UNROLL
+    for (int i = 0; i < VL; i++) {
+        row[i] = _mm512_castsi256_si512(
+            _mm256_loadu_si256((const __m256i *)(const void *)(rows + (size_t)i * 8)));
+    }
+    v_transpose(row, column);
+    UNROLL
+    for (int i = 0; i < 8; i++) vi_store(columns + (size_t)i * VL, column[i]);
+}
+
+/* ---- blocks of 32 columns */
+
+INLINE vw vw_load(const int16_t *at)
+{
+    return (vw){vi_load(at)};
+}
+
+/* Sums of the products of VL runs of columns. */
+INLINE vi vw_dot(vw a, vw b)
+{
+    return _mm512_dpwssd_epi32(_mm512_setzero_si512(), a.all, b.all);
+}
+
+/* The same of columns 0..15 (half 0) or 16..31. */
+INLINE vi vw_dot_half(vw a, vw b, int half)
+{
+    return _mm512_maskz_dpwssd_epi32(half == 0 ? 0x00ff : 0xff00, _mm512_setzero_si512(), a.all,
+                                     b.all);
+}
+
+/* Blocks of VL rows -> the 16 pairs of columns, each of VL rows: out [16, VL]. */
+INLINE void vw_interleave(const vw a[VL], int32_t *out)
+{
+    vi row[VL];
+    vi column[VL];
+    UNROLL
+    for (int i = 0; i < VL; i++) row[i] = a[i].all;
+    v_transpose(row, column);
+    UNROLL
+    for (int i = 0; i < VL; i++) vi_store(out + (size_t)i * VL, column[i]);
+}
+
+INLINE void vw_to_float(vw a, vf out[VW / VL])
+{
+    out[0] = vf_from_int(_mm512_cvtepi16_epi32(_mm512_castsi512_si256(a.all)));
+    out[1] = vf_from_int(_mm512_cvtepi16_epi32(_mm512_extracti32x8_epi32(a.all, 1)));
+}
+
+INLINE vw vw_u8(const unsigned char *at)
+{
+    return (vw){_mm512_cvtepu8_epi16(_mm256_loadu_si256((const __m256i *)(const void *)at))};
+}
+
+INLINE vw vw_s8(const unsigned char *at)
+{
+    return (vw){_mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)(const void *)at))};
+}
+
+/* 16 bytes: columns 0..15 in the low nibbles, 16..31 in the high ones. */
+INLINE vw vw_nibbles(const unsigned char *at)
+{
+    __m256i bytes = _mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)(const void *)at));
+    __m256i low = _mm256_and_si256(bytes, _mm256_set1_epi16(15));
+    __m256i high = _mm256_srli_epi16(bytes, 4);
+    return (vw){_mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1)};
+}
+
+INLINE vw vw_and(vw a, int16_t mask)
+{
+    return (vw){_mm512_and_si512(a.all, _mm512_set1_epi16(mask))};
+}
+
+INLINE vw vw_or(vw a, vw b)
+{
+    return (vw){_mm512_or_si512(a.all, b.all)};
+}
+
+INLINE vw vw_srl(vw a, uint32_t n)
+{
+    return (vw){_mm512_srl_epi16(a.all, _mm_cvtsi32_si128((int)n))};
+}
+
+INLINE vw vw_sll(vw a, uint32_t n)
+{
+    return (vw){_mm512_sll_epi16(a.all, _mm_cvtsi32_si128((int)n))};
+}
+
+INLINE vw vw_minus(vw a, int16_t value)
+{
+    return (vw){_mm512_sub_epi16(a.all, _mm512_set1_epi16(value))};
+}
+
+/* value where the bit of the column is set. */
+INLINE vw vw_where_bit(uint32_t bits, int16_t value)
+{
+    return (vw){_mm512_maskz_set1_epi16((__mmask32)bits, value)};
+}
+
+/* Column j of 8 of a bit stream: the two bytes that hold it; -1 for one that it does not reach. */
+#define WINDOW_HIGH(bits, j)                                                                       \
+    (((j) + 1) * (bits) > ((j) * (bits) / 8 + 1) * 8 ? (j) * (bits) / 8 + 1 : -1)
+#define WINDOW(bits, j)                                                                            \
+    (int)(((unsigned)((j) * (bits) / 8) & 255u) | ((unsigned)WINDOW_HIGH(bits, j) & 255u) << 8)
+#define WINDOWS(s, j) (WINDOW(s, j) | (int)((unsigned)WINDOW(s, (j) + 1) << 16))
+
+/* How far column j lies above the first bit of its bytes. */
+#define RAISED(bits, j)                                                                            \
+    (int)((unsigned)((j) * (bits) % 8) | (unsigned)(((j) + 1) * (bits) % 8) << 16)
+
+/* 32 codes of 2 to 6 bits (a constant), 4 * bits bytes: not a byte beyond them is read. */
+INLINE vw vw_bits(const unsigned char *at, const int bits)
+{
+    __m256i all = _mm256_maskz_loadu_epi8((__mmask32)((1ull << (4 * bits)) - 1), at);
+    /* Quarter i gets the bytes of columns 8 i .. 8 i + 7, which lie across the halves of all. */
+    vi word = _mm512_setr_epi32(0, 1, 2, 3, bits / 4, bits / 4 + 1, bits / 4 + 2, bits / 4 + 3,
+                                bits / 2, bits / 2 + 1, bits / 2 + 2, bits / 2 + 3, 3 * bits / 4,
+                                3 * bits / 4 + 1, 3 * bits / 4 + 2, 3 * bits / 4 + 3);
+    vi run = _mm512_permutexvar_epi32(word, _mm512_castsi256_si512(all));
+    /* The run of quarter i begins with byte 4 * (i * bits / 4), so the columns i * bits % 4 bytes later. */
+    vi window = _mm512_broadcast_i32x4(
+        _mm_setr_epi32(WINDOWS(bits, 0), WINDOWS(bits, 2), WINDOWS(bits, 4), WINDOWS(bits, 6)));
+    const int one = 0x01010101;
+    vi late = _mm512_setr_epi32(0, 0, 0, 0, one * (bits % 4), one * (bits % 4), one * (bits % 4),
+                                one * (bits % 4), one * (2 * bits % 4), one * (2 * bits % 4),
+                                one * (2 * bits % 4), one * (2 * bits % 4), one * (3 * bits % 4),
+                                one * (3 * bits % 4), one * (3 * bits % 4), one * (3 * bits % 4));
+    __mmask64 absent = _mm512_movepi8_mask(window);
+    vi from = _mm512_mask_add_epi8(window, ~absent, window, late);
+    vi raised = _mm512_broadcast_i32x4(
+        _mm_setr_epi32(RAISED(bits, 0), RAISED(bits, 2), RAISED(bits, 4), RAISED(bits, 6)));
+    vi code = _mm512_srlv_epi16(_mm512_shuffle_epi8(run, from), raised);
+    return (vw){_mm512_and_si512(code, _mm512_set1_epi16((int16_t)((1 << bits) - 1)))};
+}
+
+#endif

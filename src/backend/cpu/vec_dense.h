@@ -1,0 +1,177 @@
+/* vec_dense.h - the linear loops whose input is f32: weights in f32, f16, bf16, or codes decoded to f32.
+ *
+ * Written in the words of simd_avx2.h or simd_avx512.h, one of which is included first. For one output, lane l
+ * adds the products of columns k = l modulo VL with k ascending, each by one fused multiply-add; the lanes are
+ * added in the order of vf_tree; y = add + (sum + bias). Four rows of weights are decoded, a chunk of columns
+ * at a time, and every token of a group uses them. */
+#ifndef BACKEND_CPU_VEC_DENSE_H
+#define BACKEND_CPU_VEC_DENSE_H
+
+#include "backend/cpu/vec_codes.h"
+
+/* The input of a group and the weights of a chunk stay in the second-level cache. */
+enum { DENSE_ROWS = 4, DENSE_CHUNK = 2 * CHUNK, DENSE_GROUP = 24 };
+
+typedef enum dense_type { DENSE_F32, DENSE_F16, DENSE_BF16, DENSE_CODES } dense_type;
+
+typedef struct dense_tile_state {
+    float w[DENSE_ROWS][DENSE_CHUNK]; /* padded with 0 to whole vectors */
+    float sum[DENSE_GROUP][DENSE_ROWS][VL];
+} dense_tile_state;
+
+/* n < VL elements of a half type; the other lanes are 0. */
+INLINE vf dense_load_part(const dense_type type, const void *at, uint32_t n)
+{
+    uint16_t half[VL] = {0};
+    memcpy(half, at, (size_t)n * 2);
+    return type == DENSE_F16 ? vf_load_f16(half) : vf_load_bf16(half);
+}
+
+/* Columns first .. first + n - 1 of a row to f32, in whole vectors. */
+INLINE void dense_decode(const dense_type type, const codes_kind kind, const tensor *w,
+                         uint64_t row, uint32_t first, uint32_t n, float *out)
+{
+    if (type == DENSE_CODES) {
+        codes_row(w, kind, row, first, n, out);
+        return;
+    }
+    const unsigned char *at = w->planes[0] + row * w->row_bytes[0];
+    if (type == DENSE_F32) {
+        memcpy(out, at + (size_t)first * 4, (size_t)n * 4);
+        memset(out + n, 0, (VL - n % VL) % VL * sizeof *out);
+        return;
+    }
+    at += (size_t)first * 2;
+    uint32_t i = 0;
+    for (; n - i >= VL; i += VL) {
+        const unsigned char *from = at + (size_t)i * 2;
+        vf_store(out + i, type == DENSE_F16 ? vf_load_f16(from) : vf_load_bf16(from));
+    }
+    if (i < n) vf_store(out + i, dense_load_part(type, at + (size_t)i * 2, n - i));
+}
+
+/* The n columns of a chunk: four rows, n_tokens tokens. */
+INLINE void dense_tile(dense_tile_state *d, uint32_t at, const float *x, size_t stride, uint32_t n,
+                       const uint32_t n_tokens)
+{
+    vf sum[DENSE_TOKENS][DENSE_ROWS];
+    UNROLL
+    for (uint32_t t = 0; t < n_tokens; t++) {
+        UNROLL
+        for (int r = 0; r < DENSE_ROWS; r++) sum[t][r] = vf_load(d->sum[at + t][r]);
+    }
+    uint32_t i = 0;
+    for (; n - i >= VL; i += VL) {
+        vf in[DENSE_TOKENS];
+        UNROLL
+        for (uint32_t t = 0; t < n_tokens; t++) in[t] = vf_load(x + t * stride + i);
+        UNROLL
+        for (int r = 0; r < DENSE_ROWS; r++) {
+            vf w = vf_load(d->w[r] + i);
+            UNROLL
+            for (uint32_t t = 0; t < n_tokens; t++) sum[t][r] = vf_fma(w, in[t], sum[t][r]);
+        }
+    }
+    if (i < n) {
+        UNROLL
+        for (uint32_t t = 0; t < n_tokens; t++) {
+            vf in = vf_load_part(x + t * stride + i, n - i);
+            UNROLL
+            for (int r = 0; r < DENSE_ROWS; r++) {
+                sum[t][r] = vf_fma(vf_load(d->w[r] + i), in, sum[t][r]);
+            }
+        }
+    }
+    UNROLL
+    for (uint32_t t = 0; t < n_tokens; t++) {
+        UNROLL
+        for (int r = 0; r < DENSE_ROWS; r++) vf_store(d->sum[at + t][r], sum[t][r]);
+    }
+}
+
+static void dense_tiles(dense_tile_state *d, const float *x, size_t stride, uint32_t n,
+                        uint32_t n_tokens)
+{
+    uint32_t t = 0;
+    for (; n_tokens - t >= DENSE_TOKENS; t += DENSE_TOKENS) {
+        dense_tile(d, t, x + t * stride, stride, n, DENSE_TOKENS);
+    }
+    if (DENSE_TOKENS > 3 && n_tokens - t >= 3) {
+        dense_tile(d, t, x + t * stride, stride, n, 3);
+        t += 3;
+    }
+    if (n_tokens - t >= 2) {
+        dense_tile(d, t, x + t * stride, stride, n, 2);
+        t += 2;
+    }
+    if (n_tokens > t) dense_tile(d, t, x + t * stride, stride, n, 1);
+}
+
+INLINE void dense_put(const kernel_linear *a, uint32_t token, uint32_t row, float sum)
+{
+    size_t to = (size_t)token * a->stride + row;
+    if (a->bias != NULL) sum += a->bias[row];
+    a->y[to] = a->add == NULL ? sum : a->add[to] + sum;
+}
+
+/* Fetches n bytes that lie as far behind the rows at work as those are long, if they are ours to read. */
+INLINE void dense_prefetch(const kernel_linear *a, uint32_t row, uint64_t offset, uint64_t n)
+{
+    if (a->end - row < 2 * DENSE_ROWS) return;
+    const unsigned char *at =
+        a->w->planes[0] + (uint64_t)(row + DENSE_ROWS) * a->w->row_bytes[0] + offset;
+    for (uint64_t i = 0; i < n; i += 64) v_prefetch(at + i);
+}
+
+INLINE void dense_linear(const dense_type type, const kernel_linear *a)
+{
+    codes_kind kind = type == DENSE_CODES ? codes_kind_of(a->w) : CODES_NONE;
+    uint32_t cols = (uint32_t)a->w->n_cols;
+    for (uint32_t group = 0; group < a->n_tokens; group += DENSE_GROUP) {
+        uint32_t left = a->n_tokens - group;
+        uint32_t n_tokens = left < DENSE_GROUP ? left : DENSE_GROUP;
+        const float *x = a->x.f + (size_t)group * cols;
+        for (uint32_t row = a->first; row < a->end; row += DENSE_ROWS) {
+            uint32_t n_rows = a->end - row < DENSE_ROWS ? a->end - row : DENSE_ROWS;
+            dense_tile_state d;
+            memset(d.sum, 0, n_tokens * sizeof d.sum[0]);
+            for (uint32_t col = 0; col < cols; col += DENSE_CHUNK) {
+                uint32_t n = cols - col < DENSE_CHUNK ? cols - col : DENSE_CHUNK;
+                uint64_t bytes = a->w->row_bytes[0] * n / cols * DENSE_ROWS;
+                dense_prefetch(a, row, bytes * (col / DENSE_CHUNK), bytes);
+                for (uint32_t r = 0; r < DENSE_ROWS; r++) {
+                    uint32_t of = row + (r < n_rows ? r : n_rows - 1);
+                    dense_decode(type, kind, a->w, of, col, n, d.w[r]);
+                }
+                dense_tiles(&d, x + col, cols, n, n_tokens);
+            }
+            for (uint32_t t = 0; t < n_tokens; t++) {
+                for (uint32_t r = 0; r < n_rows; r++) {
+                    dense_put(a, group + t, row + r, vf_sum(vf_load(d.sum[t][r])));
+                }
+            }
+        }
+    }
+}
+
+static void linear_f32(const kernel_linear *a)
+{
+    dense_linear(DENSE_F32, a);
+}
+
+static void linear_f16(const kernel_linear *a)
+{
+    dense_linear(DENSE_F16, a);
+}
+
+static void linear_bf16(const kernel_linear *a)
+{
+    dense_linear(DENSE_BF16, a);
+}
+
+static void linear_codes(const kernel_linear *a)
+{
+    dense_linear(DENSE_CODES, a);
+}
+
+#endif

@@ -1,0 +1,329 @@
+/* vec_linear_codes.h - linear_codes_q: 16-bit inputs against integer codes.
+ *
+ * For one output, with t_b the exact integer sum of code * q over block b (for Q6_K over each half of it):
+ *     s = fma(scale_b, t_b * x.scale_b, s)    blocks ascending, s = 0 at first
+ *     m = fma(bias_b, x.sum_b, m)             the same, where the encoding has biases
+ *     y = add + ((s + m) + bias)
+ * t_b is rounded once to f32, and the product with a power of two is exact. t_b has at most 32 * 255 * 32640 <
+ * 2^31. As integers have no order of addition, how they are summed is free: one or two tokens sum along the
+ * columns of VL rows and add across lanes; more tokens take VL rows as lanes, from a panel of codes that is
+ * unpacked and transposed once for up to 64 tokens. The results are the same bits. */
+#ifndef BACKEND_CPU_VEC_LINEAR_CODES_H
+#define BACKEND_CPU_VEC_LINEAR_CODES_H
+
+#include "backend/cpu/vec_codes.h"
+
+/* Tokens that share an unpacked panel; lines fetched ahead of the rows at work. */
+enum { PANEL_TOKENS = 64, LINE = 64 };
+
+/* VL rows of one chunk. */
+typedef struct codes_panel {
+    float scale[2][CHUNK_BLOCKS * VL]; /* [halves of a block][block, row] */
+    float bias[CHUNK_BLOCKS * VL];
+    int32_t pairs[CHUNK_BLOCKS * (VW / 2) * VL]; /* [block, pair of columns, row] */
+} codes_panel;
+
+/* What a panel of rows is at. */
+typedef struct codes_rows {
+    const kernel_linear *a;
+    uint32_t first, n;              /* rows of w; n <= VL, the last one fills the lanes beyond */
+    const unsigned char *codes[VL]; /* of each row */
+    const unsigned char *ahead;     /* the panel after this one */
+    uint32_t n_blocks;              /* of a row */
+} codes_rows;
+
+INLINE codes_rows codes_rows_at(const kernel_linear *a, uint32_t first)
+{
+    codes_rows rows = {.a = a, .first = first};
+    rows.n = a->end - first < VL ? a->end - first : VL;
+    rows.n_blocks = (uint32_t)(a->w->n_cols / KERNEL_BLOCK);
+    const unsigned char *base = a->w->planes[0] + (uint64_t)first * a->w->row_bytes[0];
+    for (uint32_t r = 0; r < VL; r++) {
+        rows.codes[r] = base + (uint64_t)(r < rows.n ? r : rows.n - 1) * a->w->row_bytes[0];
+    }
+    /* Beyond the rows asked for nothing is fetched: they are another thread's, or no memory at all. */
+    rows.ahead = first + VL < a->end ? base + VL * a->w->row_bytes[0] : base;
+    return rows;
+}
+
+/* The scales and biases of a chunk, with rows as lanes. */
+INLINE void codes_panel_scales(const codes_kind kind, const codes_rows *rows, uint32_t block,
+                               uint32_t n_blocks, codes_panel *p)
+{
+    float scale[2][VL * CHUNK_BLOCKS];
+    float bias[VL * CHUNK_BLOCKS];
+    if (n_blocks < CHUNK_BLOCKS) {
+        memset(scale, 0, sizeof scale);
+        memset(bias, 0, sizeof bias);
+    }
+    size_t skip = block / CHUNK_BLOCKS * codes_chunk_bytes(kind);
+    for (uint32_t r = 0; r < VL; r++) {
+        float one[2 * CHUNK_BLOCKS];
+        uint32_t row = rows->first + (r < rows->n ? r : rows->n - 1);
+        float *at = codes_subs(kind) == 2 ? one : scale[0] + (size_t)r * CHUNK_BLOCKS;
+        codes_scales(kind, rows->a->w, row, rows->codes[r] + skip, block, n_blocks, at,
+                     bias + (size_t)r * CHUNK_BLOCKS);
+        if (codes_subs(kind) == 2) {
+            memcpy(scale[0] + (size_t)r * CHUNK_BLOCKS, one, CHUNK_BLOCKS * sizeof *one);
+            memcpy(scale[1] + (size_t)r * CHUNK_BLOCKS, one + CHUNK_BLOCKS,
+                   CHUNK_BLOCKS * sizeof *one);
+        }
+    }
+    v_transpose_8(scale[0], p->scale[0]);
+    if (codes_subs(kind) == 2) v_transpose_8(scale[1], p->scale[1]);
+    if (codes_biased(kind)) v_transpose_8(bias, p->bias);
+}
+
+/* Fetches the part of the next panel that corresponds to the chunk at work. */
+INLINE void codes_prefetch(const codes_kind kind, const codes_rows *rows, uint32_t chunk)
+{
+    size_t bytes = VL * codes_chunk_bytes(kind);
+    const unsigned char *at = rows->ahead + chunk * bytes;
+    for (size_t i = 0; i < bytes; i += LINE) v_prefetch(at + i);
+}
+
+INLINE void codes_store(const codes_rows *rows, uint32_t token, vf s, vf m)
+{
+    const kernel_linear *a = rows->a;
+    vf sum = vf_add(s, m);
+    size_t to = (size_t)token * a->stride + rows->first;
+    if (rows->n == VL) {
+        if (a->bias != NULL) sum = vf_add(sum, vf_load(a->bias + rows->first));
+        if (a->add != NULL) sum = vf_add(vf_load(a->add + to), sum);
+        vf_store(a->y + to, sum);
+    } else {
+        uint32_t n = rows->n;
+        if (a->bias != NULL) sum = vf_add(sum, vf_load_part(a->bias + rows->first, n));
+        if (a->add != NULL) sum = vf_add(vf_load_part(a->add + to, n), sum);
+        vf_store_part(a->y + to, sum, n);
+    }
+}
+
+/* One or two tokens. */
+INLINE void codes_few(const codes_kind kind, const kernel_linear *a, const uint32_t n_tokens)
+{
+    size_t cols = (size_t)a->w->n_cols;
+    size_t blocks = cols / KERNEL_BLOCK;
+    for (uint32_t first = a->first; first < a->end; first += VL) {
+        codes_rows rows = codes_rows_at(a, first);
+        vf s[2] = {vf_zero(), vf_zero()};
+        vf m[2] = {vf_zero(), vf_zero()};
+        for (uint32_t block = 0; block < rows.n_blocks; block += CHUNK_BLOCKS) {
+            uint32_t left = rows.n_blocks - block;
+            uint32_t n_blocks = left < CHUNK_BLOCKS ? left : CHUNK_BLOCKS;
+            uint32_t chunk = block / CHUNK_BLOCKS;
+            size_t skip = chunk * codes_chunk_bytes(kind);
+            codes_panel p;
+            codes_panel_scales(kind, &rows, block, n_blocks, &p);
+            codes_prefetch(kind, &rows, chunk);
+            for (uint32_t b = 0; b < n_blocks; b++) {
+                vi dot[2][2][VL];
+                vw x[2];
+                UNROLL
+                for (uint32_t t = 0; t < n_tokens; t++) {
+                    x[t] = vw_load(a->x.q + t * cols + (size_t)(block + b) * VW);
+                }
+                UNROLL
+                for (int r = 0; r < VL; r++) {
+                    vw code = codes_unpack(kind, rows.codes[r] + skip, b);
+                    UNROLL
+                    for (uint32_t t = 0; t < n_tokens; t++) {
+                        if (codes_subs(kind) == 2) {
+                            dot[t][0][r] = vw_dot_half(code, x[t], 0);
+                            dot[t][1][r] = vw_dot_half(code, x[t], 1);
+                        } else {
+                            dot[t][0][r] = vw_dot(code, x[t]);
+                        }
+                    }
+                }
+                UNROLL
+                for (uint32_t t = 0; t < n_tokens; t++) {
+                    vf step = vf_set1(a->x.scale[t * blocks + block + b]);
+                    UNROLL
+                    for (int h = 0; h < codes_subs(kind); h++) {
+                        vf term = vf_mul(vf_from_int(vi_tree(dot[t][h])), step);
+                        s[t] = vf_fma(vf_load(p.scale[h] + (size_t)b * VL), term, s[t]);
+                    }
+                    if (codes_biased(kind)) {
+                        vf sum = vf_set1(a->x.sum[t * blocks + block + b]);
+                        m[t] = vf_fma(vf_load(p.bias + (size_t)b * VL), sum, m[t]);
+                    }
+                }
+            }
+        }
+        UNROLL
+        for (uint32_t t = 0; t < n_tokens; t++) codes_store(&rows, t, s[t], m[t]);
+    }
+}
+
+/* The state of the tokens that share a panel: [token, row]. */
+typedef struct codes_sums {
+    float s[PANEL_TOKENS * VL];
+    float m[PANEL_TOKENS * VL];
+} codes_sums;
+
+/* One chunk of a panel against n tokens from token on; group: the first token of sums. */
+INLINE void codes_tile(const kernel_linear *a, const codes_panel *p, codes_sums *sums,
+                       uint32_t group, uint32_t token, uint32_t block, uint32_t n_blocks,
+                       const uint32_t n, const int subs, const bool biased)
+{
+    size_t cols = (size_t)a->w->n_cols;
+    size_t blocks = cols / KERNEL_BLOCK;
+    const int16_t *q = a->x.q + token * cols + (size_t)block * VW;
+    const float *step = a->x.scale + token * blocks + block;
+    const float *total = a->x.sum + token * blocks + block;
+    float *s = sums->s + (size_t)(token - group) * VL;
+    float *m = sums->m + (size_t)(token - group) * VL;
+    for (uint32_t b = 0; b < n_blocks; b++, q += VW) {
+        const int32_t *pairs = p->pairs + (size_t)b * (VW / 2) * VL;
+        UNROLL
+        for (int h = 0; h < subs; h++) {
+            vi dot[CODE_TOKENS];
+            UNROLL
+            for (uint32_t t = 0; t < n; t++) dot[t] = vi_zero();
+            int end = (h + 1) * (VW / 2) / subs;
+            for (int i = h * (VW / 2) / subs; i < end; i++) {
+                vi code = vi_load(pairs + (size_t)i * VL);
+                UNROLL
+                for (uint32_t t = 0; t < n; t++) {
+                    int32_t pair;
+                    memcpy(&pair, q + t * cols + 2 * (size_t)i, sizeof pair);
+                    dot[t] = vi_dot(dot[t], code, vi_set1(pair));
+                }
+            }
+            vf scale = vf_load(p->scale[h] + (size_t)b * VL);
+            UNROLL
+            for (uint32_t t = 0; t < n; t++) {
+                vf term = vf_mul(vf_from_int(dot[t]), vf_set1(step[t * blocks + b]));
+                vf_store(s + t * VL, vf_fma(scale, term, vf_load(s + t * VL)));
+            }
+        }
+        if (biased) {
+            vf bias = vf_load(p->bias + (size_t)b * VL);
+            UNROLL
+            for (uint32_t t = 0; t < n; t++) {
+                vf sum = vf_set1(total[t * blocks + b]);
+                vf_store(m + t * VL, vf_fma(bias, sum, vf_load(m + t * VL)));
+            }
+        }
+    }
+}
+
+/* Tokens group .. group + n - 1 against one chunk of a panel, in tiles. */
+INLINE void codes_tiles(const kernel_linear *a, const codes_panel *p, codes_sums *sums,
+                        uint32_t group, uint32_t n, uint32_t block, uint32_t n_blocks,
+                        const int subs, const bool biased)
+{
+    uint32_t t = group;
+    uint32_t end = group + n;
+    for (; end - t >= CODE_TOKENS; t += CODE_TOKENS) {
+        codes_tile(a, p, sums, group, t, block, n_blocks, CODE_TOKENS, subs, biased);
+    }
+    if (CODE_TOKENS > 8 && end - t >= 8) {
+        codes_tile(a, p, sums, group, t, block, n_blocks, 8, subs, biased);
+        t += 8;
+    }
+    if (end - t >= 4) {
+        codes_tile(a, p, sums, group, t, block, n_blocks, 4, subs, biased);
+        t += 4;
+    }
+    if (end - t >= 2) {
+        codes_tile(a, p, sums, group, t, block, n_blocks, 2, subs, biased);
+        t += 2;
+    }
+    if (end > t) codes_tile(a, p, sums, group, t, block, n_blocks, 1, subs, biased);
+}
+
+typedef void codes_tiles_fn(const kernel_linear *a, const codes_panel *p, codes_sums *sums,
+                            uint32_t group, uint32_t n, uint32_t block, uint32_t n_blocks);
+
+static void codes_tiles_plain(const kernel_linear *a, const codes_panel *p, codes_sums *sums,
+                              uint32_t group, uint32_t n, uint32_t block, uint32_t n_blocks)
+{
+    codes_tiles(a, p, sums, group, n, block, n_blocks, 1, false);
+}
+
+static void codes_tiles_biased(const kernel_linear *a, const codes_panel *p, codes_sums *sums,
+                               uint32_t group, uint32_t n, uint32_t block, uint32_t n_blocks)
+{
+    codes_tiles(a, p, sums, group, n, block, n_blocks, 1, true);
+}
+
+static void codes_tiles_halves(const kernel_linear *a, const codes_panel *p, codes_sums *sums,
+                               uint32_t group, uint32_t n, uint32_t block, uint32_t n_blocks)
+{
+    codes_tiles(a, p, sums, group, n, block, n_blocks, 2, false);
+}
+
+INLINE void codes_unpack_panel(const codes_kind kind, const codes_rows *rows, uint32_t block,
+                               uint32_t n_blocks, codes_panel *p)
+{
+    size_t skip = block / CHUNK_BLOCKS * codes_chunk_bytes(kind);
+    codes_panel_scales(kind, rows, block, n_blocks, p);
+    for (uint32_t b = 0; b < n_blocks; b++) {
+        vw code[VL];
+        UNROLL
+        for (int r = 0; r < VL; r++) code[r] = codes_unpack(kind, rows->codes[r] + skip, b);
+        vw_interleave(code, p->pairs + (size_t)b * (VW / 2) * VL);
+    }
+}
+
+/* Any number of tokens. */
+INLINE void codes_many(const codes_kind kind, const kernel_linear *a)
+{
+    codes_tiles_fn *tiles = codes_subs(kind) == 2 ? codes_tiles_halves
+                            : codes_biased(kind)  ? codes_tiles_biased
+                                                  : codes_tiles_plain;
+    for (uint32_t group = 0; group < a->n_tokens; group += PANEL_TOKENS) {
+        uint32_t left = a->n_tokens - group;
+        uint32_t n = left < PANEL_TOKENS ? left : PANEL_TOKENS;
+        for (uint32_t first = a->first; first < a->end; first += VL) {
+            codes_rows rows = codes_rows_at(a, first);
+            codes_sums sums;
+            memset(sums.s, 0, (size_t)n * VL * sizeof(float));
+            memset(sums.m, 0, (size_t)n * VL * sizeof(float));
+            for (uint32_t block = 0; block < rows.n_blocks; block += CHUNK_BLOCKS) {
+                uint32_t blocks_left = rows.n_blocks - block;
+                uint32_t n_blocks = blocks_left < CHUNK_BLOCKS ? blocks_left : CHUNK_BLOCKS;
+                codes_panel p;
+                codes_unpack_panel(kind, &rows, block, n_blocks, &p);
+                codes_prefetch(kind, &rows, block / CHUNK_BLOCKS);
+                tiles(a, &p, &sums, group, n, block, n_blocks);
+            }
+            for (uint32_t t = 0; t < n; t++) {
+                codes_store(&rows, group + t, vf_load(sums.s + (size_t)t * VL),
+                            vf_load(sums.m + (size_t)t * VL));
+            }
+        }
+    }
+}
+
+#define CODES_LINEAR(name, subs, biased)                                                           \
+    static void codes_##name(const kernel_linear *a)                                               \
+    {                                                                                              \
+        if (a->n_tokens == 1) {                                                                    \
+            codes_few(CODES_##name, a, 1);                                                         \
+        } else if (a->n_tokens == 2) {                                                             \
+            codes_few(CODES_##name, a, 2);                                                         \
+        } else {                                                                                   \
+            codes_many(CODES_##name, a);                                                           \
+        }                                                                                          \
+    }
+CODES_MAP(CODES_LINEAR)
+#undef CODES_LINEAR
+
+static void linear_codes_q(const kernel_linear *a)
+{
+    switch (codes_kind_of(a->w)) {
+#define CODES_CASE(name, subs, biased)                                                             \
+    case CODES_##name:                                                                             \
+        codes_##name(a);                                                                           \
+        break;
+        CODES_MAP(CODES_CASE)
+#undef CODES_CASE
+    case CODES_NONE:
+        break;
+    }
+}
+
+#endif

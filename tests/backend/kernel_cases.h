@@ -1,0 +1,207 @@
+/* kernel_cases.h - random weights in every encoding, and inputs for them, for the tests of kernels. Every
+ * array is a heap block of exactly its size, so that a sanitizer sees one byte too far. */
+#ifndef BACKEND_KERNEL_CASES_H
+#define BACKEND_KERNEL_CASES_H
+
+#include "support/test.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/cpu/cpu_kernels.h"
+#include "base/fp.h"
+#include "tensor/encoding.h"
+
+/* What a case needs of an encoding: affine ones in all widths, groups and parameter types. */
+typedef struct case_weight {
+    encoding_id id;
+    uint16_t bits, group;
+    encoding_id param;
+} case_weight;
+
+static const case_weight CASE_WEIGHTS[] = {
+    {ENCODING_ID_F32, 0, 0, ENCODING_ID_NONE},      {ENCODING_ID_F16, 0, 0, ENCODING_ID_NONE},
+    {ENCODING_ID_BF16, 0, 0, ENCODING_ID_NONE},     {ENCODING_ID_AFFINE, 2, 64, ENCODING_ID_BF16},
+    {ENCODING_ID_AFFINE, 3, 64, ENCODING_ID_F16},   {ENCODING_ID_AFFINE, 4, 32, ENCODING_ID_BF16},
+    {ENCODING_ID_AFFINE, 4, 64, ENCODING_ID_BF16},  {ENCODING_ID_AFFINE, 4, 128, ENCODING_ID_F16},
+    {ENCODING_ID_AFFINE, 4, 64, ENCODING_ID_F32},   {ENCODING_ID_AFFINE, 5, 32, ENCODING_ID_F16},
+    {ENCODING_ID_AFFINE, 6, 128, ENCODING_ID_BF16}, {ENCODING_ID_AFFINE, 8, 32, ENCODING_ID_F32},
+    {ENCODING_ID_AFFINE, 8, 64, ENCODING_ID_BF16},  {ENCODING_ID_Q4_0, 0, 0, ENCODING_ID_NONE},
+    {ENCODING_ID_Q4_1, 0, 0, ENCODING_ID_NONE},     {ENCODING_ID_Q5_0, 0, 0, ENCODING_ID_NONE},
+    {ENCODING_ID_Q8_0, 0, 0, ENCODING_ID_NONE},     {ENCODING_ID_Q4_K, 0, 0, ENCODING_ID_NONE},
+    {ENCODING_ID_Q5_K, 0, 0, ENCODING_ID_NONE},     {ENCODING_ID_Q6_K, 0, 0, ENCODING_ID_NONE},
+};
+
+enum { N_CASE_WEIGHTS = sizeof CASE_WEIGHTS / sizeof CASE_WEIGHTS[0] };
+
+/* A repeatable stream. */
+static uint64_t case_seed = 1;
+
+static inline uint32_t case_bits(void)
+{
+    case_seed = case_seed * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(case_seed >> 32);
+}
+
+/* -1 .. 1 */
+static inline float case_number(void)
+{
+    return (float)((double)case_bits() / 2147483648.0 - 1.0);
+}
+
+static inline void *case_alloc(size_t size)
+{
+    void *block = malloc(size == 0 ? 1 : size);
+    if (block == NULL) fail_msg("out of memory");
+    return block;
+}
+
+/* n numbers whose first lies skip floats into the block. */
+typedef struct case_floats {
+    float *block, *at;
+    size_t n;
+} case_floats;
+
+static inline case_floats case_floats_new(size_t n, size_t skip, float scale)
+{
+    case_floats f = {.n = n};
+    f.block = case_alloc((n + skip) * sizeof(float));
+    f.at = f.block + skip;
+    for (size_t i = 0; i < n; i++) f.at[i] = scale == 0.0F ? 0.0F : case_number() * scale;
+    return f;
+}
+
+static inline uint32_t case_columns(const case_weight *c)
+{
+    if (c->id == ENCODING_ID_AFFINE) return c->group;
+    return encoding_by_id(c->id)->block_cols;
+}
+
+/* A scale: of either sign, at times 0. */
+static inline float case_scale(void)
+{
+    return case_bits() % 16 == 0 ? 0.0F : case_number() * 0.1F;
+}
+
+static inline void case_put(unsigned char *at, encoding_id type, float value)
+{
+    uint16_t half = type == ENCODING_ID_F16 ? fp_to_f16(value) : fp_to_bf16(value);
+    if (type == ENCODING_ID_F32) {
+        memcpy(at, &value, sizeof value);
+    } else {
+        memcpy(at, &half, sizeof half);
+    }
+}
+
+/* Any bytes are codes; scales are set. */
+static inline void case_fill_block(encoding_id id, unsigned char *block)
+{
+    switch (id) {
+    case ENCODING_ID_F32:
+    case ENCODING_ID_F16:
+    case ENCODING_ID_BF16:
+        case_put(block, id, case_number());
+        break;
+    case ENCODING_ID_Q6_K:
+        case_put(block + 208, ENCODING_ID_F16, case_scale() * 0.01F);
+        break;
+    case ENCODING_ID_Q4_K:
+    case ENCODING_ID_Q5_K:
+        case_put(block, ENCODING_ID_F16, case_scale() * 0.02F);
+        case_put(block + 2, ENCODING_ID_F16, case_scale() * 0.02F);
+        break;
+    case ENCODING_ID_Q4_1:
+        case_put(block + 2, ENCODING_ID_F16, case_scale());
+        case_put(block, ENCODING_ID_F16, case_scale());
+        break;
+    default:
+        case_put(block, ENCODING_ID_F16, case_scale());
+    }
+}
+
+/* Planes begin one byte (f32: four) into their blocks. */
+static inline tensor case_tensor(const case_weight *c, uint32_t rows, uint32_t cols)
+{
+    tensor t = {.name = "w", .n_dims = 2, .dims = {rows, cols, 1, 1}, .n_rows = rows};
+    t.encoding = encoding_by_id(c->id);
+    t.n_cols = cols;
+    size_t unit = t.encoding->block_bytes;
+    size_t per_row = unit == 0 ? 0 : cols / t.encoding->block_cols;
+    t.row_bytes[0] = per_row * unit;
+    if (c->id == ENCODING_ID_AFFINE) {
+        size_t param = c->param == ENCODING_ID_F32 ? 4 : 2;
+        t.bits = c->bits;
+        t.group = c->group;
+        t.param_type = (uint8_t)c->param;
+        t.row_bytes[0] = (uint64_t)cols * c->bits / 8;
+        t.row_bytes[1] = cols / c->group * param;
+        t.row_bytes[2] = t.row_bytes[1];
+    }
+    for (uint32_t p = 0; p < TENSOR_PLANES && t.row_bytes[p] > 0; p++) {
+        t.plane_bytes[p] = t.row_bytes[p] * rows;
+        unsigned char *block = case_alloc((size_t)t.plane_bytes[p] + 1);
+        block[0] = 0;
+        block++;
+        for (size_t i = 0; i < t.plane_bytes[p]; i++) block[i] = (unsigned char)case_bits();
+        size_t step = p == 0 ? unit : (size_t)(c->param == ENCODING_ID_F32 ? 4 : 2);
+        for (size_t i = 0; step > 0 && i < t.plane_bytes[p]; i += step) {
+            if (p == 0) {
+                case_fill_block(c->id, block + i);
+            } else {
+                case_put(block + i, c->param, case_scale());
+            }
+        }
+        t.planes[p] = block;
+    }
+    return t;
+}
+
+static inline void case_tensor_free(tensor *t)
+{
+    for (uint32_t p = 0; p < TENSOR_PLANES; p++) {
+        if (t->planes[p] == NULL) continue;
+        uintptr_t block = (uintptr_t)t->planes[p] - 1;
+        free((void *)block);
+    }
+}
+
+/* A prepared input of every form. */
+typedef struct case_input {
+    float *f, *scale, *sum;
+    uint16_t *h;
+    int16_t *q;
+} case_input;
+
+/* blocks: cols is a multiple of KERNEL_BLOCK, and q, scale and sum are wanted, f then being q * scale. */
+static inline case_input case_input_new(const cpu_kernels *k, uint32_t n_tokens, uint32_t cols,
+                                        bool rounded, bool blocks)
+{
+    size_t n = (size_t)n_tokens * cols;
+    case_input x = {.f = case_alloc(n * sizeof(float)), .h = case_alloc(n * sizeof(uint16_t))};
+    for (size_t i = 0; i < n; i++) {
+        x.f[i] = case_number() * (i / 40 % 5 == 0 ? 20.0F : 1.0F);
+        if (i / 32 % 7 == 3) x.f[i] = 0.0F;
+    }
+    if (blocks) {
+        size_t n_blocks = n / KERNEL_BLOCK;
+        x.q = case_alloc(n * sizeof(int16_t));
+        x.scale = case_alloc(n_blocks * sizeof(float));
+        x.sum = case_alloc(n_blocks * sizeof(float));
+        k->prepare_i16(x.f, (uint32_t)n_blocks, x.q, x.scale, x.sum);
+    }
+    if (rounded) k->prepare_bf16(x.f, (uint32_t)n, x.f, x.h);
+    return x;
+}
+
+static inline void case_input_free(case_input *x)
+{
+    free(x->f);
+    free(x->h);
+    free(x->q);
+    free(x->scale);
+    free(x->sum);
+}
+
+#endif

@@ -1,0 +1,703 @@
+/* test_kernels.c - every loop of every instruction set that this processor has, against generic; and promise
+ * P1: a result has the same bits alone, in any batch, and however the outputs are divided. */
+#include "backend/kernel_cases.h"
+
+typedef enum slot_id {
+#define SLOT_ID(slot, type, bound) SLOT_##slot,
+    CPU_KERNEL_MAP(SLOT_ID)
+#undef SLOT_ID
+} slot_id;
+
+/* What is being compared; for messages. */
+static const char *now_isa;
+static const char *now_slot;
+static size_t n_compared;
+
+static cpu_kernels kernels(const char *isa)
+{
+    cpu_kernels k;
+    weft_error err = {0};
+    if (cpu_kernels_select(isa, &k, &err) != WEFT_OK) fail_msg("%s", err.message);
+    return k;
+}
+
+/* |actual - expected| <= bound * 2^-24 * terms, with the least normal number to spare. */
+static void check_near(float actual, float expected, double terms, double bound, const char *what,
+                       size_t i)
+{
+    n_compared++;
+    if (isnan(expected) && isnan(actual)) return;
+    if (actual == expected) return;
+    double limit = bound * 0x1p-24 * terms + 0x1p-125;
+    double off = fabs((double)actual - (double)expected);
+    if (bound > 0 && off <= limit) return;
+    fail_msg(
+        "%s %s, %s, output %zu: %.9g, generic has %.9g: off by %.3g units of 2^-24, %.0f allowed",
+        now_isa, now_slot, what, i, (double)actual, (double)expected,
+        terms > 0 ? off / terms * 0x1p24 : (double)INFINITY, bound);
+}
+
+static void check_same(const void *actual, const void *expected, size_t size, const char *what)
+{
+    n_compared++;
+    if (memcmp(actual, expected, size) == 0) return;
+    const unsigned char *a = actual;
+    const unsigned char *b = expected;
+    size_t i = 0;
+    while (a[i] == b[i]) i++;
+    fail_msg("%s %s, %s: byte %zu of %zu differs", now_isa, now_slot, what, i, size);
+}
+
+/* ---- linear */
+
+static bool slot_takes(slot_id slot, encoding_id id)
+{
+    if (slot == SLOT_linear_f32) return id == ENCODING_ID_F32;
+    if (slot == SLOT_linear_f16) return id == ENCODING_ID_F16;
+    if (slot == SLOT_linear_bf16 || slot == SLOT_linear_bf16_h) return id == ENCODING_ID_BF16;
+    return id >= ENCODING_ID_AFFINE;
+}
+
+typedef struct linear_case {
+    slot_id slot;
+    kernel_linear_fn *fn, *reference;
+    double bound;
+    const case_weight *weight;
+    tensor w;
+    uint32_t rows, cols, n_tokens;
+    case_input x;
+    case_floats bias, add;
+    float *scratch;
+    char what[160];
+} linear_case;
+
+static linear_case linear_case_new(const cpu_kernels *generic, slot_id slot, const case_weight *cw,
+                                   uint32_t rows, uint32_t cols, uint32_t n_tokens)
+{
+    linear_case c = {.slot = slot, .weight = cw, .rows = rows, .cols = cols, .n_tokens = n_tokens};
+    c.w = case_tensor(cw, rows, cols);
+    bool rounded = slot == SLOT_linear_bf16_h || slot == SLOT_linear_codes_q;
+    c.x = case_input_new(generic, n_tokens, cols, rounded, slot == SLOT_linear_codes_q);
+    c.bias = case_floats_new(rows, 1, 1.0F);
+    c.add = case_floats_new((size_t)n_tokens * (rows + 3), 1, 1.0F);
+    c.scratch = case_alloc((size_t)(cols + 63) / 64 * 64 * sizeof(float));
+    char label[64];
+    encoding_label(&c.w, label, sizeof label);
+    snprintf(c.what, sizeof c.what, "%s [%u, %u], %u tokens", label, rows, cols, n_tokens);
+    return c;
+}
+
+static void linear_case_free(linear_case *c)
+{
+    case_tensor_free(&c->w);
+    case_input_free(&c->x);
+    free(c->bias.block);
+    free(c->add.block);
+    free(c->scratch);
+}
+
+/* Tokens token .. token + n - 1, rows first .. end - 1; y, add and bias as in the whole call. */
+static void linear_call(const linear_case *c, kernel_linear_fn *fn, uint32_t token, uint32_t n,
+                        uint32_t first, uint32_t end, float *y, bool bias, bool add)
+{
+    size_t at = (size_t)token * c->cols;
+    kernel_linear a = {.w = &c->w, .first = first, .end = end, .n_tokens = n};
+    a.stride = (size_t)c->rows + 3;
+    if (c->slot == SLOT_linear_codes_q) {
+        a.x.q = c->x.q + at;
+        a.x.scale = c->x.scale + at / KERNEL_BLOCK;
+        a.x.sum = c->x.sum + at / KERNEL_BLOCK;
+    } else {
+        a.x.f = c->x.f + at;
+        a.x.h = c->slot == SLOT_linear_bf16_h ? c->x.h + at : NULL;
+    }
+    a.bias = bias ? c->bias.at : NULL;
+    a.add = add ? c->add.at + token * a.stride : NULL;
+    a.y = y + token * a.stride;
+    a.scratch = c->scratch;
+    fn(&a);
+}
+
+static double linear_terms(const linear_case *c, uint32_t token, uint32_t row)
+{
+    c->w.encoding->decode_row(&c->w, row, c->scratch);
+    double terms = 0.0;
+    for (uint32_t k = 0; k < c->cols; k++) {
+        size_t at = (size_t)token * c->cols + k;
+        double x = c->slot == SLOT_linear_codes_q
+                       ? (double)c->x.q[at] * (double)c->x.scale[at / KERNEL_BLOCK]
+                       : (double)c->x.f[at];
+        terms += fabs((double)c->scratch[k] * x);
+    }
+    return terms;
+}
+
+/* Every output against generic, with and without what is added. */
+static void linear_values(const linear_case *c)
+{
+    size_t stride = (size_t)c->rows + 3;
+    size_t n = c->n_tokens * stride;
+    float *y = case_alloc(n * sizeof(float));
+    float *expected = case_alloc(n * sizeof(float));
+    for (int form = 0; form < 3; form++) {
+        for (size_t i = 0; i < n; i++) y[i] = expected[i] = 77.0F;
+        linear_call(c, c->fn, 0, c->n_tokens, 0, c->rows, y, form > 0, form > 1);
+        linear_call(c, c->reference, 0, c->n_tokens, 0, c->rows, expected, form > 0, form > 1);
+        for (size_t i = 0; i < n; i++) {
+            uint32_t token = (uint32_t)(i / stride);
+            uint32_t row = (uint32_t)(i % stride);
+            bool output = row < c->rows;
+            if (!output) {
+                check_near(y[i], 77.0F, 0.0, 0.0, "gap", i);
+                continue;
+            }
+            double terms = linear_terms(c, token, row);
+            if (form > 0) terms += fabs((double)c->bias.at[row]);
+            if (form > 1) terms += fabs((double)c->add.at[i]);
+            check_near(y[i], expected[i], terms, c->bound, c->what, i);
+        }
+    }
+    free(y);
+    free(expected);
+}
+
+/* The whole call at once, then in batches of several sizes with rows divided at random: the same bits. */
+static void linear_batches(const linear_case *c)
+{
+    static const uint32_t SIZES[] = {1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 25, 33};
+    size_t stride = (size_t)c->rows + 3;
+    size_t n = c->n_tokens * stride;
+    float *whole = case_alloc(n * sizeof(float));
+    float *y = case_alloc(n * sizeof(float));
+    for (size_t i = 0; i < n; i++) whole[i] = 77.0F;
+    linear_call(c, c->fn, 0, c->n_tokens, 0, c->rows, whole, true, true);
+    for (size_t s = 0; s < sizeof SIZES / sizeof SIZES[0]; s++) {
+        for (size_t i = 0; i < n; i++) y[i] = 77.0F;
+        for (uint32_t token = 0; token < c->n_tokens; token += SIZES[s]) {
+            uint32_t left = c->n_tokens - token;
+            uint32_t batch = left < SIZES[s] ? left : SIZES[s];
+            uint32_t end = 0;
+            for (uint32_t first = 0; first < c->rows; first = end) {
+                end = first + 1 + case_bits() % (c->rows - first);
+                linear_call(c, c->fn, token, batch, first, end, y, true, true);
+            }
+        }
+        check_same(y, whole, n * sizeof(float), c->what);
+    }
+    free(whole);
+    free(y);
+}
+
+static void linear_one(const cpu_kernels *generic, slot_id slot, kernel_linear_fn *fn,
+                       kernel_linear_fn *reference, double bound, const case_weight *cw,
+                       uint32_t rows, uint32_t cols, uint32_t n_tokens, bool batches)
+{
+    linear_case c = linear_case_new(generic, slot, cw, rows, cols, n_tokens);
+    c.fn = fn;
+    c.reference = reference;
+    c.bound = bound;
+    linear_values(&c);
+    if (batches) linear_batches(&c);
+    linear_case_free(&c);
+}
+
+/* y may be what is added; and an input that is not finite makes every output NaN that it reaches. */
+static void linear_alias(const cpu_kernels *generic, slot_id slot, kernel_linear_fn *fn,
+                         const case_weight *cw)
+{
+    uint32_t cols = case_columns(cw) < 32 ? 45 : 2 * case_columns(cw);
+    linear_case c = linear_case_new(generic, slot, cw, 13, cols, 11);
+    size_t n = (size_t)c.n_tokens * (c.rows + 3);
+    float *y = case_alloc(n * sizeof(float));
+    memcpy(y, c.add.at, n * sizeof(float));
+    linear_call(&c, fn, 0, c.n_tokens, 0, c.rows, y, true, true);
+    kernel_linear a = {.w = &c.w, .end = c.rows, .n_tokens = c.n_tokens, .stride = c.rows + 3u};
+    a.x = (kernel_input){c.x.f, c.x.h, c.x.q, c.x.scale, c.x.sum};
+    a.bias = c.bias.at;
+    a.add = c.add.at;
+    a.y = c.add.at;
+    a.scratch = c.scratch;
+    fn(&a);
+    check_same(c.add.at, y, n * sizeof(float), "add is y");
+    if (slot == SLOT_linear_codes_q) {
+        c.x.scale[cols / KERNEL_BLOCK] = NAN;
+        c.x.sum[cols / KERNEL_BLOCK] = NAN;
+        a.add = NULL;
+        fn(&a);
+        for (uint32_t row = 0; row < c.rows; row++) {
+            assert_true(isfinite(a.y[row]));
+            assert_true(isnan(a.y[a.stride + row]));
+        }
+    }
+    free(y);
+    linear_case_free(&c);
+}
+
+static void check_kernel_linear_fn(slot_id slot, kernel_linear_fn *fn, kernel_linear_fn *reference,
+                                   double bound)
+{
+    cpu_kernels generic = kernels("generic");
+    for (size_t i = 0; i < N_CASE_WEIGHTS; i++) {
+        const case_weight *cw = &CASE_WEIGHTS[i];
+        if (!slot_takes(slot, cw->id)) continue;
+        uint32_t unit = case_columns(cw);
+        bool dense = unit < 32;
+        for (uint32_t n = 1; n <= (dense ? 69 : unit == 256 ? 3 : 640 / unit); n++) {
+            linear_one(&generic, slot, fn, reference, bound, cw, 1 + n % 11, n * unit, 1 + n % 5,
+                       false);
+        }
+        uint32_t cols = dense ? 301 : unit == 256 ? 512 : 9 * unit;
+        for (uint32_t n_tokens = 1; n_tokens <= 17; n_tokens++) {
+            uint32_t rows = 3 + n_tokens * 2;
+            linear_one(&generic, slot, fn, reference, bound, cw, rows, cols, n_tokens, false);
+        }
+        linear_one(&generic, slot, fn, reference, bound, cw, 37, cols, 70, true);
+        linear_one(&generic, slot, fn, reference, bound, cw, 9, dense ? 1093 : 1792, 7, true);
+        linear_one(&generic, slot, fn, reference, bound, cw, 5, 4096, 1, false);
+        linear_alias(&generic, slot, fn, cw);
+    }
+}
+
+/* ---- inputs */
+
+/* Numbers of every kind: large, small, subnormal, ties of rounding, zeros of both signs. */
+static float odd_number(void)
+{
+    switch (case_bits() % 8) {
+    case 0:
+        return fp_from_bits((case_bits() & 0x80ffffffu) | 0x3f000000u);
+    case 1:
+        return fp_from_bits((case_bits() & 0xffff0000u & ~0x40000000u) | 0x8000u);
+    case 2:
+        return case_bits() % 2 == 0 ? 0.0F : -0.0F;
+    case 3:
+        return fp_from_bits(case_bits() & 0x807fffffu);
+    case 4:
+        return fp_from_bits(case_bits() & 0xbfffffffu);
+    default:
+        return case_number() * 3.0F;
+    }
+}
+
+static void check_kernel_prepare_bf16_fn(slot_id slot, kernel_prepare_bf16_fn *fn,
+                                         kernel_prepare_bf16_fn *reference, double bound)
+{
+    (void)slot;
+    assert_true(bound == 0.0);
+    for (uint32_t n = 0; n <= 69; n++) {
+        case_floats x = case_floats_new(n, n % 3, 1.0F);
+        for (uint32_t i = 0; i < n; i++) x.at[i] = odd_number();
+        if (n > 5) x.at[n - 3] = fp_from_bits(0x7f800001u);
+        if (n > 9) x.at[n / 2] = fp_from_bits(0xffc12345u);
+        if (n > 20) x.at[2] = -INFINITY;
+        if (n > 30) x.at[4] = fp_from_bits(0x7f7fffffu);
+        float *f = case_alloc(n * sizeof(float));
+        float *f0 = case_alloc(n * sizeof(float));
+        uint16_t *h = case_alloc(n * sizeof(uint16_t));
+        uint16_t *h0 = case_alloc(n * sizeof(uint16_t));
+        fn(x.at, n, f, h);
+        reference(x.at, n, f0, h0);
+        check_same(f, f0, n * sizeof(float), "f");
+        check_same(h, h0, n * sizeof(uint16_t), "h");
+        fn(x.at, n, x.at, h);
+        check_same(x.at, f0, n * sizeof(float), "f in place");
+        free(f);
+        free(f0);
+        free(h);
+        free(h0);
+        free(x.block);
+    }
+}
+
+static void check_kernel_prepare_i16_fn(slot_id slot, kernel_prepare_i16_fn *fn,
+                                        kernel_prepare_i16_fn *reference, double bound)
+{
+    (void)slot;
+    assert_true(bound == 0.0);
+    for (uint32_t turn = 0; turn < 400; turn++) {
+        uint32_t n_blocks = turn % 7;
+        size_t n = (size_t)n_blocks * KERNEL_BLOCK;
+        case_floats x = case_floats_new(n, turn % 3, turn % 5 == 0 ? 1e-36F : 5.0F);
+        for (size_t i = 0; i < n; i++) {
+            if (turn % 4 == 1) x.at[i] = odd_number();
+            if (turn % 11 == 3 && i / KERNEL_BLOCK == 0) x.at[i] = i % 2 == 0 ? 0.0F : -0.0F;
+        }
+        if (n > 0 && turn % 6 == 0) x.at[n - 1 - turn % 32] = NAN;
+        if (n > 40 && turn % 6 == 1) x.at[turn % 32] = -INFINITY;
+        if (n > 40 && turn % 6 == 2) x.at[turn % 32] = fp_from_bits(0x7f7fffffu);
+        int16_t *q = case_alloc(n * sizeof(int16_t));
+        int16_t *q0 = case_alloc(n * sizeof(int16_t));
+        case_floats out = case_floats_new(4 * (size_t)n_blocks, 1, 0.0F);
+        float *scale0 = out.at + 2 * (size_t)n_blocks;
+        fn(x.at, n_blocks, q, out.at, out.at + n_blocks);
+        reference(x.at, n_blocks, q0, scale0, scale0 + n_blocks);
+        check_same(q, q0, n * sizeof(int16_t), "q");
+        check_same(out.at, scale0, 2 * (size_t)n_blocks * sizeof(float), "scale and sum");
+        free(q);
+        free(q0);
+        free(out.block);
+        free(x.block);
+    }
+}
+
+/* ---- rows */
+
+static void check_kernel_rms_norm_fn(slot_id slot, kernel_rms_norm_fn *fn,
+                                     kernel_rms_norm_fn *reference, double bound)
+{
+    (void)slot;
+    for (uint32_t n = 1; n <= 71; n++) {
+        uint32_t length = n <= 69 ? n : n * 61;
+        float size = n % 7 == 0 ? 1e25F : n % 7 == 1 ? 1e-20F : 2.0F;
+        case_floats x = case_floats_new(length, n % 3, size);
+        case_floats w = case_floats_new(length, n % 2, 1.0F);
+        case_floats y = case_floats_new(length, 1, 0.0F);
+        case_floats y0 = case_floats_new(length, 0, 0.0F);
+        fn(x.at, w.at, length, 1e-6F, y.at);
+        reference(x.at, w.at, length, 1e-6F, y0.at);
+        for (size_t i = 0; i < length; i++) {
+            check_near(y.at[i], y0.at[i], fabs((double)y0.at[i]), bound, "rms_norm", i);
+        }
+        fn(x.at, w.at, length, 1e-6F, x.at);
+        check_same(x.at, y.at, length * sizeof(float), "in place");
+        free(x.block);
+        free(w.block);
+        free(y.block);
+        free(y0.block);
+    }
+}
+
+static void check_kernel_rope_fn(slot_id slot, kernel_rope_fn *fn, kernel_rope_fn *reference,
+                                 double bound)
+{
+    (void)slot;
+    for (uint32_t n_pairs = 0; n_pairs <= 69; n_pairs++) {
+        case_floats x = case_floats_new(2 * (size_t)n_pairs, n_pairs % 3, 4.0F);
+        case_floats turn = case_floats_new(2 * (size_t)n_pairs, 1, 1.0F);
+        case_floats x0 = case_floats_new(2 * (size_t)n_pairs, 0, 0.0F);
+        memcpy(x0.at, x.at, 2 * (size_t)n_pairs * sizeof(float));
+        fn(x.at, turn.at, n_pairs);
+        reference(x0.at, turn.at, n_pairs);
+        for (size_t i = 0; i < x.n; i++) {
+            check_near(x.at[i], x0.at[i], fabs((double)x0.at[i]), bound, "rope", i);
+        }
+        free(x.block);
+        free(turn.block);
+        free(x0.block);
+    }
+}
+
+static void check_kernel_glu_fn(slot_id slot, kernel_glu_fn *fn, kernel_glu_fn *reference,
+                                double bound)
+{
+    (void)slot;
+    static const float RANGES[] = {1e-30F, 0.1F, 1.0F, 5.0F, 12.0F, 80.0F, 1e10F, 3e38F};
+    for (uint32_t n = 0; n <= 69 + 40; n++) {
+        uint32_t length = n <= 69 ? n : 1000 + n;
+        case_floats gate = case_floats_new(length, n % 3, RANGES[n % 8]);
+        case_floats up = case_floats_new(length, n % 2, 1.0F);
+        case_floats y = case_floats_new(length, 1, 0.0F);
+        case_floats y0 = case_floats_new(length, 0, 0.0F);
+        if (length > 3) gate.at[length - 2] = NAN;
+        fn(gate.at, up.at, length, y.at);
+        reference(gate.at, up.at, length, y0.at);
+        for (size_t i = 0; i < length; i++) {
+            check_near(y.at[i], y0.at[i], fabs((double)y0.at[i]), bound, "glu", i);
+        }
+        fn(gate.at, up.at, length, n % 2 == 0 ? gate.at : up.at);
+        check_same(n % 2 == 0 ? gate.at : up.at, y.at, length * sizeof(float), "in place");
+        free(gate.block);
+        free(up.block);
+        free(y.block);
+        free(y0.block);
+    }
+}
+
+/* ---- attention */
+
+static uint32_t kv_bytes(slot_id slot)
+{
+    return slot == SLOT_scores_f32 || slot == SLOT_values_f32 ? 4 : 2;
+}
+
+/* [n_keys, dim] of the slot's type, one element into its block. */
+static void *kv_new(slot_id slot, size_t n)
+{
+    uint32_t bytes = kv_bytes(slot);
+    unsigned char *block = case_alloc((n + 1) * bytes);
+    bool half = slot == SLOT_scores_f16 || slot == SLOT_values_f16;
+    for (size_t i = 0; i <= n; i++) {
+        encoding_id type = bytes == 4 ? ENCODING_ID_F32 : half ? ENCODING_ID_F16 : ENCODING_ID_BF16;
+        case_put(block + i * bytes, type, case_number());
+    }
+    return block;
+}
+
+static double kv_element(slot_id slot, const void *base, size_t i)
+{
+    uint16_t half;
+    if (kv_bytes(slot) == 4) return (double)((const float *)base)[i];
+    memcpy(&half, (const unsigned char *)base + 2 * i, sizeof half);
+    bool f16 = slot == SLOT_scores_f16 || slot == SLOT_values_f16;
+    return (double)(f16 ? fp_from_f16(half) : fp_from_bf16(half));
+}
+
+static void scores_one(slot_id slot, kernel_scores_fn *fn, kernel_scores_fn *reference,
+                       double bound, uint32_t n_q, uint32_t n_keys, uint32_t dim)
+{
+    size_t s_stride = n_keys + 2u;
+    size_t q_stride = dim + 3u;
+    unsigned char *block = kv_new(slot, (size_t)n_keys * dim);
+    case_floats q = case_floats_new((n_q - 1) * q_stride + dim, 1, 2.0F);
+    case_floats s = case_floats_new(n_q * s_stride, 1, 0.0F);
+    case_floats s0 = case_floats_new(n_q * s_stride, 0, 0.0F);
+    case_floats cut = case_floats_new(n_q * s_stride, 1, 0.0F);
+    kernel_scores a = {q.at, q_stride, n_q,     block + kv_bytes(slot), n_keys, dim,
+                       0.3F, s.at,     s_stride};
+    fn(&a);
+    a.s = s0.at;
+    reference(&a);
+    for (size_t i = 0; i < s.n; i++) {
+        size_t j = i % s_stride;
+        double terms = 0.0;
+        for (uint32_t d = 0; j < n_keys && d < dim; d++) {
+            terms += 0.3 * fabs((double)q.at[i / s_stride * q_stride + d] *
+                                kv_element(slot, a.k, j * dim + d));
+        }
+        check_near(s.at[i], s0.at[i], terms, bound, "scores", i);
+    }
+    /* One query at a time, keys divided anywhere. */
+    for (uint32_t i = 0; i < n_q; i++) {
+        uint32_t end = 0;
+        for (uint32_t j = 0; j < n_keys; j = end) {
+            end = j + 1 + case_bits() % (n_keys - j);
+            kernel_scores one = a;
+            one.q = q.at + i * q_stride;
+            one.n_q = 1;
+            one.k = block + kv_bytes(slot) * (1 + (size_t)j * dim);
+            one.n_keys = end - j;
+            one.s = cut.at + i * s_stride + j;
+            fn(&one);
+        }
+    }
+    check_same(cut.at, s.at, s.n * sizeof(float), "scores divided");
+    free(block);
+    free(q.block);
+    free(s.block);
+    free(s0.block);
+    free(cut.block);
+}
+
+static void check_kernel_scores_fn(slot_id slot, kernel_scores_fn *fn, kernel_scores_fn *reference,
+                                   double bound)
+{
+    for (uint32_t dim = 1; dim <= 69; dim++) {
+        scores_one(slot, fn, reference, bound, 1 + dim % 5, 1 + dim % 19, dim);
+    }
+    for (uint32_t n_keys = 1; n_keys <= 69; n_keys++) {
+        scores_one(slot, fn, reference, bound, 1 + n_keys % 8, n_keys, n_keys % 2 == 0 ? 64 : 80);
+    }
+    scores_one(slot, fn, reference, bound, 3, 33, 128);
+    scores_one(slot, fn, reference, bound, 4, 256, 256);
+    scores_one(slot, fn, reference, bound, 2, 5, 576);
+}
+
+static void values_one(slot_id slot, kernel_values_fn *fn, kernel_values_fn *reference,
+                       uint32_t n_q, uint32_t n_keys, uint32_t dim)
+{
+    size_t p_stride = n_keys + 2u;
+    size_t o_stride = dim + 3u;
+    unsigned char *block = kv_new(slot, (size_t)n_keys * dim);
+    case_floats p = case_floats_new(n_q * p_stride, 1, 1.0F);
+    case_floats o = case_floats_new((n_q - 1) * o_stride + dim, 1, 1.0F);
+    case_floats o0 = case_floats_new(o.n, 0, 0.0F);
+    case_floats cut = case_floats_new(o.n, 1, 0.0F);
+    memcpy(o0.at, o.at, o.n * sizeof(float));
+    memcpy(cut.at, o.at, o.n * sizeof(float));
+    kernel_values a = {p.at, p_stride, n_q, block + kv_bytes(slot), n_keys, dim, o.at, o_stride};
+    fn(&a);
+    a.o = o0.at;
+    reference(&a);
+    /* The map allows more, but the order is that of generic. */
+    check_same(o.at, o0.at, o.n * sizeof(float), "values");
+    for (uint32_t i = 0; i < n_q; i++) {
+        uint32_t end = 0;
+        for (uint32_t j = 0; j < n_keys; j = end) {
+            end = j + 1 + case_bits() % (n_keys - j);
+            kernel_values one = a;
+            one.p = p.at + i * p_stride + j;
+            one.n_q = 1;
+            one.v = block + kv_bytes(slot) * (1 + (size_t)j * dim);
+            one.n_keys = end - j;
+            one.o = cut.at + i * o_stride;
+            fn(&one);
+        }
+    }
+    check_same(cut.at, o.at, o.n * sizeof(float), "values divided");
+    free(block);
+    free(p.block);
+    free(o.block);
+    free(o0.block);
+    free(cut.block);
+}
+
+static void check_kernel_values_fn(slot_id slot, kernel_values_fn *fn, kernel_values_fn *reference,
+                                   double bound)
+{
+    (void)bound;
+    for (uint32_t dim = 1; dim <= 69; dim++) {
+        values_one(slot, fn, reference, 1 + dim % 6, 1 + dim % 19, dim);
+    }
+    for (uint32_t n_keys = 0; n_keys <= 69; n_keys++) {
+        values_one(slot, fn, reference, 1 + n_keys % 9, n_keys, n_keys % 2 == 0 ? 64 : 80);
+    }
+    values_one(slot, fn, reference, 4, 256, 256);
+    values_one(slot, fn, reference, 3, 5, 576);
+}
+
+static void check_kernel_exp_sum_fn(slot_id slot, kernel_exp_sum_fn *fn,
+                                    kernel_exp_sum_fn *reference, double bound)
+{
+    (void)slot;
+    for (uint32_t n = 1; n <= 69 + 20; n++) {
+        uint32_t length = n <= 69 ? n : KERNEL_SPLIT + 1 - (n - 69);
+        case_floats s = case_floats_new(KERNEL_SPLIT, 1, n % 3 == 0 ? 60.0F : 4.0F);
+        case_floats s0 = case_floats_new(KERNEL_SPLIT, 0, 0.0F);
+        case_floats masked = case_floats_new(KERNEL_SPLIT, 1, 0.0F);
+        for (uint32_t i = 1; i < length; i++) {
+            if (case_bits() % 9 == 0) s.at[i] = -INFINITY;
+        }
+        float max = s.at[0];
+        for (uint32_t i = 1; i < length; i++) max = s.at[i] > max ? s.at[i] : max;
+        memcpy(s0.at, s.at, KERNEL_SPLIT * sizeof(float));
+        memcpy(masked.at, s.at, KERNEL_SPLIT * sizeof(float));
+        for (uint32_t i = length; i < KERNEL_SPLIT; i++) masked.at[i] = -INFINITY;
+        float after = length < KERNEL_SPLIT ? s.at[length] : 0.0F;
+        float sum = fn(s.at, length, max);
+        float sum0 = reference(s0.at, length, max);
+        check_near(sum, sum0, (double)sum0, bound, "sum", length);
+        for (uint32_t i = 0; i < length; i++) {
+            check_near(s.at[i], s0.at[i], (double)s0.at[i], bound, "exp", i);
+            if (s0.at[i] == 0.0F) assert_true(s.at[i] < 0x1p-120F);
+        }
+        if (length < KERNEL_SPLIT) assert_true(s.at[length] == after);
+        for (uint32_t more = length; more <= KERNEL_SPLIT; more += 1 + more / 8) {
+            float *again = case_alloc(more * sizeof(float));
+            memcpy(again, masked.at, more * sizeof(float));
+            float sum_again = fn(again, more, max);
+            check_same(&sum_again, &sum, sizeof sum, "sum with more masked");
+            check_same(again, s.at, length * sizeof(float), "exp with more masked");
+            for (uint32_t i = length; i < more; i++) assert_true(again[i] == 0.0F);
+            free(again);
+        }
+        free(s.block);
+        free(s0.block);
+        free(masked.block);
+    }
+}
+
+static void check_kernel_max_fn(slot_id slot, kernel_max_fn *fn, kernel_max_fn *reference,
+                                double bound)
+{
+    (void)slot;
+    for (uint32_t n = 1; n <= 69; n++) {
+        for (uint32_t at = 0; at < n; at++) {
+            case_floats s = case_floats_new(n, n % 3, 5.0F);
+            s.at[at] = n % 4 == 0 ? INFINITY : 6.0F;
+            if (n % 4 == 1) s.at[(at + 1) % n] = -INFINITY;
+            check_near(fn(s.at, n), reference(s.at, n), 0.0, bound, "max", n);
+            for (uint32_t i = 0; i < n; i++) s.at[i] = -1.0F - s.at[i] * s.at[i];
+            check_near(fn(s.at, n), reference(s.at, n), 0.0, bound, "negative max", n);
+            free(s.block);
+        }
+    }
+}
+
+static void check_kernel_read_fn(slot_id slot, kernel_read_fn *fn, kernel_read_fn *reference,
+                                 double bound)
+{
+    (void)slot;
+    (void)bound;
+    for (uint32_t loop = 0; loop < KERNEL_READS; loop++) {
+        for (size_t n_bytes = 4096; n_bytes <= 5 * 4096; n_bytes += 4096) {
+            unsigned char *block = case_alloc(n_bytes + 64);
+            unsigned char *at = block + (64 - (uintptr_t)block % 64) % 64;
+            for (size_t i = 0; i < n_bytes; i++) at[i] = (unsigned char)case_bits();
+            assert_true(fn(at, n_bytes, loop) == reference(at, n_bytes, loop));
+            for (size_t i = 0; i < n_bytes; i += 509) {
+                uint64_t before = fn(at, n_bytes, loop);
+                at[i] ^= 0x10;
+                assert_true(fn(at, n_bytes, loop) != before);
+            }
+            n_compared++;
+            free(block);
+        }
+    }
+}
+
+/* ---- the walk */
+
+static void check_isa(const char *isa)
+{
+    cpu_kernels k = kernels(isa);
+    cpu_kernels generic = kernels("generic");
+    now_isa = isa;
+#define CHECK_SLOT(slot, type, bound)                                                              \
+    now_slot = #slot;                                                                              \
+    n_compared = 0;                                                                                \
+    case_seed = 1 + SLOT_##slot;                                                                   \
+    assert_non_null(k.slot);                                                                       \
+    check_##type(SLOT_##slot, k.slot, generic.slot, bound);                                        \
+    if (n_compared == 0) fail_msg("%s %s: nothing was compared", isa, now_slot);                   \
+    print_message("%-8s %-16s %zu comparisons\n", isa, now_slot, n_compared);
+    CPU_KERNEL_MAP(CHECK_SLOT)
+#undef CHECK_SLOT
+}
+
+/* generic too: it must keep the promises it defines. */
+static void test_every_isa(void **state)
+{
+    (void)state;
+    size_t count = 0;
+    size_t checked = 0;
+    const cpu_isa *isas = cpu_isa_table(&count);
+    for (size_t i = 0; i < count; i++) {
+        if (!isas[i].available()) {
+            print_message("SKIPPED: this processor does not have %s\n", isas[i].name);
+            continue;
+        }
+        check_isa(isas[i].name);
+        checked++;
+    }
+    assert_true(checked > 0);
+}
+
+static void test_selection(void **state)
+{
+    (void)state;
+    size_t count = 0;
+    const cpu_isa *isas = cpu_isa_table(&count);
+    const char *best = NULL;
+    cpu_kernels k;
+    weft_error err = {0};
+    for (size_t i = 0; i < count; i++) {
+        weft_status expected = isas[i].available() ? WEFT_OK : WEFT_UNSUPPORTED;
+        if (isas[i].available()) best = isas[i].name;
+        err = (weft_error){0};
+        assert_true(cpu_kernels_select(isas[i].name, &k, &err) == expected);
+        if (expected == WEFT_OK) assert_true(strcmp(k.isa, isas[i].name) == 0);
+    }
+    err = (weft_error){0};
+    assert_true(cpu_kernels_select(NULL, &k, &err) == WEFT_OK);
+    assert_true(best != NULL && strcmp(k.isa, best) == 0);
+    assert_true(cpu_kernels_select("sse9", &k, &err) == WEFT_ARGUMENT);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_selection),
+        cmocka_unit_test(test_every_isa),
+    };
+    return TEST_RUN("backend/kernels", tests);
+}
