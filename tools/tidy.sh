@@ -1,6 +1,7 @@
 #!/bin/sh
 # tidy.sh BUILD - clang-tidy 14 over the sources that BUILD compiled and over every header on its
-# own: those reached only through a .def would go unseen otherwise. A finding is an error.
+# own: those reached only through a .def would go unseen otherwise. Fragments that one .c completes
+# (vec_*.h, *_data.h) are seen from there. A finding is an error.
 set -eu
 
 if [ $# -ne 1 ] || [ ! -f "$1/compile_commands.json" ]; then
@@ -12,7 +13,7 @@ cd "$(dirname -- "$0")/.."
 list=$build/tidy.files
 {
     sed -n "s|^ *\"file\": \"$PWD/\(.*\.c\)\",\{0,1\}\$|\1|p" "$build/compile_commands.json"
-    find src include -name '*.h'
+    find src include -name '*.h' ! -name 'vec_*.h' ! -name '*_data.h'
 } | sort -u >"$list"
 if [ ! -s "$list" ]; then
     echo "tidy.sh: no files found" >&2

@@ -7,7 +7,7 @@
 
 #include "base/utf8.h"
 
-weft_status err_set(weft_error *err, weft_status status, const char *fmt, ...)
+weft_status(err_set)(weft_error *err, weft_status status, const char *fmt, ...)
 {
     if (err == NULL || err->status != WEFT_OK) return status;
     err->status = status;
