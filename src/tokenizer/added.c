@@ -1,5 +1,5 @@
-/* added.c - finding added tokens. Where they overlap in a strange way (white space taken by one that is a
- * token itself) the ids are those of Hugging Face's tokenizers, which this follows. */
+/* added.c - finding added tokens. Where they overlap in a strange way (white space taken by one
+ * that is a token itself) the ids are those of Hugging Face's tokenizers, which this follows. */
 #include "tokenizer/added.h"
 
 #include <string.h>
@@ -92,8 +92,8 @@ static bool is_space(uint32_t c)
            c == 0x205f || c == 0x3000;
 }
 
-/* What \w is to Rust's regex: alphabetic, marks, decimal numbers, connectors and joiners. Alphabetic, by
- * categories: letters, letter numbers, and circled and squared Latin letters. */
+/* What \w is to Rust's regex: alphabetic, marks, decimal numbers, connectors and joiners.
+ * Alphabetic, by categories: letters, letter numbers, and circled and squared Latin letters. */
 static bool is_word(uint32_t c)
 {
     switch (utf8proc_category((utf8proc_int32_t)c)) {

@@ -1,5 +1,5 @@
-/* bpe.c - byte pair encoding. Short words are merged in an array, long ones over a linked list with a heap;
- * words seen before come from a small table. */
+/* bpe.c - byte pair encoding. Short words are merged in an array, long ones over a linked list
+ * with a heap; words seen before come from a small table. */
 #include "tokenizer/bpe.h"
 
 #include <string.h>
@@ -120,7 +120,8 @@ typedef struct symbols {
     bool unknown_before; /* the last symbol stood for something unknown */
 } symbols;
 
-/* False at the end. The next symbol of a word that has a token; runs of unknown ones are one if fused. */
+/* False at the end. The next symbol of a word that has a token; runs of unknown ones are one if
+ * fused. */
 static bool next_symbol(symbols *s, int32_t *id)
 {
     const bpe *b = s->bpe;
@@ -236,8 +237,8 @@ static void heap_pair(const bpe *b, bpe_scratch *s, size_t *n_heap, uint32_t i)
     if (rank != (uint32_t)NO_RANK) heap_add(s->heap, n_heap, pairs_key(rank, i));
 }
 
-/* An entry of the heap is stale when its place no longer starts the pair of its rank. At most one entry a
- * pair at first and two more a merge, less the one taken: two a symbol. */
+/* An entry of the heap is stale when its place no longer starts the pair of its rank. At most
+ * one entry a pair at first and two more a merge, less the one taken: two a symbol. */
 static void merge_long(const bpe *b, bpe_scratch *s, size_t n)
 {
     size_t n_heap = 0;
@@ -289,7 +290,8 @@ static weft_status encode_long(const bpe *b, bpe_scratch *s, str word, token_lis
 
 /* ---- words ---- */
 
-/* The id of a word that the vocabulary has as a whole; -1 else. A special token cannot be spelled. */
+/* The id of a word that the vocabulary has as a whole; -1 else. A special token cannot be
+ * spelled. */
 static weft_status find_whole(const bpe *b, bpe_scratch *s, str word, int32_t *id, weft_error *err)
 {
     str text = word;
@@ -324,17 +326,28 @@ static weft_status encode_word(const bpe *b, bpe_scratch *s, str word, token_lis
     return encode_long(b, s, word, out, err);
 }
 
+/* Two places for words of one hash, the later one first. */
+static const bpe_known *find_known(const bpe_known known[2], str word)
+{
+    for (size_t i = 0; i < 2; i++) {
+        if (known[i].n_bytes == word.len && memcmp(known[i].bytes, word.ptr, word.len) == 0)
+            return &known[i];
+    }
+    return NULL;
+}
+
 weft_status bpe_encode(const bpe *b, bpe_scratch *s, str word, token_list *out, weft_error *err)
 {
     if (s->n_known == 0 || word.len > KNOWN_BYTES) return encode_word(b, s, word, out, err);
     uint64_t hash = hash_xx64(word.ptr, word.len, 0);
-    bpe_known *known = &s->known[hash & (s->n_known - 1)];
-    if (known->n_bytes == word.len && memcmp(known->bytes, word.ptr, word.len) == 0)
-        return token_list_add_all(out, known->ids, known->n_ids, err);
+    bpe_known *known = &s->known[hash & (s->n_known - 2)];
+    const bpe_known *hit = find_known(known, word);
+    if (hit != NULL) return token_list_add_all(out, hit->ids, hit->n_ids, err);
     size_t before = out->len;
     weft_status status = encode_word(b, s, word, out, err);
     size_t n_ids = out->len - before;
     if (status != WEFT_OK || n_ids > KNOWN_IDS) return status;
+    known[1] = known[0];
     known->n_bytes = (uint8_t)word.len;
     known->n_ids = (uint8_t)n_ids;
     memcpy(known->bytes, word.ptr, word.len);

@@ -1,4 +1,5 @@
-/* bpe.h - byte pair encoding: the pair with the lowest rank is merged first, the leftmost of equals. */
+/* bpe.h - byte pair encoding: the pair with the lowest rank is merged first, the leftmost of
+ * equals. */
 #ifndef TOKENIZER_BPE_H
 #define TOKENIZER_BPE_H
 
@@ -21,8 +22,8 @@ weft_status bpe_init(bpe *b, const weft_allocator *allocator, const vocab *v, si
                      weft_error *err);
 void bpe_deinit(bpe *b);
 
-/* In order of rank; a pair met again gets the later rank. FORMAT when the vocabulary lacks a part or the
- * whole. */
+/* In order of rank; a pair met again gets the later rank. FORMAT when the vocabulary lacks a
+ * part or the whole. */
 weft_status bpe_merge(bpe *b, str left, str right, uint32_t rank, weft_error *err);
 
 /* Before encoding, when the vocabulary is complete. */

@@ -1,5 +1,6 @@
-/* bytelevel.h - the alphabet in which byte-level vocabularies spell bytes: printable bytes of Latin-1 stand
- * for themselves, the other 68 are U+0100 and up, in order. Source: the GPT-2 vocabulary. */
+/* bytelevel.h - the alphabet in which byte-level vocabularies spell bytes: printable bytes of
+ * Latin-1 stand for themselves, the other 68 are U+0100 and up, in order. Source: the GPT-2
+ * vocabulary. */
 #ifndef TOKENIZER_BYTELEVEL_H
 #define TOKENIZER_BYTELEVEL_H
 

@@ -19,8 +19,8 @@ void detok_deinit(detok *d)
     strbuf_deinit(&d->text);
 }
 
-/* Shows the first n_bytes of what is pending. Invalid parts are replaced one by one, as they would be in
- * the whole: what is held back is never in the middle of one. */
+/* Shows the first n_bytes of what is pending. Invalid parts are replaced one by one, as they
+ * would be in the whole: what is held back is never in the middle of one. */
 static weft_status show(detok *d, size_t n_bytes, str *text, weft_error *err)
 {
     strbuf_clear(&d->text);

@@ -15,8 +15,8 @@ typedef struct detok {
 void detok_init(detok *d, const tokenizer *t, const weft_allocator *allocator, bool specials);
 void detok_deinit(detok *d);
 
-/* *text is borrowed until the next call; it may be empty. NOMEM leaves the state as it was. Concatenated
- * over a stream, with the flush, the texts equal the decoding of the whole. */
+/* *text is borrowed until the next call; it may be empty. NOMEM leaves the state as it was.
+ * Concatenated over a stream, with the flush, the texts equal the decoding of the whole. */
 weft_status detok_push(detok *d, int32_t id, str *text, weft_error *err);
 
 /* What is held back, as U+FFFD. */

@@ -1,13 +1,15 @@
 /* load_gguf.c - a vocabulary from the metadata of a GGUF file.
  *
- * The file names its pre-tokenizer only ("tokenizer.ggml.pre"): what a name stands for is the table below,
- * each row as the tokenizer.json has it that the file was converted from. A name that is not in the table is
- * refused, since splitting otherwise gives other ids without any sign of it.
+ * The file names its pre-tokenizer only ("tokenizer.ggml.pre"): what a name stands for is the
+ * table below, each row as the tokenizer.json has it that the file was converted from. A name
+ * that is not in the table is refused, since splitting otherwise gives other ids without any
+ * sign of it.
  * Source: the GGUF specification of the ggml project, key-value pairs "Tokenizer". */
+#include "tokenizer/pipeline.h"
+
 #include <string.h>
 
 #include "base/assert.h"
-#include "tokenizer/pipeline.h"
 
 typedef struct pre_type {
     const char *name;
@@ -150,7 +152,8 @@ static weft_status read_tokens(tokenizer *t, const arrays *a, weft_error *err)
     return WEFT_OK;
 }
 
-/* "a b": a space is never spelled as one, so the first one that is not the first byte parts them. */
+/* "a b": a space is never spelled as one, so the first one that is not the first byte parts
+ * them. */
 static weft_status read_merges(tokenizer *t, const gguf_value *merges, weft_error *err)
 {
     uint64_t offset = 0;

@@ -1,10 +1,10 @@
 /* load_json.c - reading tokenizer.json and tokenizer_config.json of Hugging Face.
  * Source: the serialized form of tokenizers 0.23, and what it does with it. */
-#include <stdlib.h>
+#include "tokenizer/pipeline.h"
+
 #include <string.h>
 
 #include "base/assert.h"
-#include "tokenizer/pipeline.h"
 
 static weft_status wrong(const char *what, const char *expected, const json *value, weft_error *err)
 {

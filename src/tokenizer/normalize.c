@@ -1,9 +1,11 @@
-/* normalize.c - Unicode normal forms by utf8proc's tables, in linear time and the caller's memory.
+/* normalize.c - Unicode normal forms by utf8proc's tables, in linear time and the caller's
+ * memory.
  *
- * utf8proc sorts combining marks by exchanging neighbours, which a text of nothing but marks makes quadratic,
- * and its one-call interface allocates by itself: so characters are decomposed one by one, sorted here, and
- * composed in place. A text falls into units at each ASCII character: nothing composes with what is before
- * one, and no mark moves past it. Source: Unicode Standard Annex 15. */
+ * utf8proc sorts combining marks by exchanging neighbours, which a text of nothing but marks
+ * makes quadratic, and its one-call interface allocates by itself: so characters are decomposed
+ * one by one, sorted here, and composed in place. A text falls into units at each ASCII
+ * character: nothing composes with what is before one, and no mark moves past it. Source:
+ * Unicode Standard Annex 15. */
 #include "tokenizer/normalize.h"
 
 #include <string.h>

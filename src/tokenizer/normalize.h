@@ -36,7 +36,8 @@ void normalizer_scratch_init(normalizer_scratch *s, const weft_allocator *alloca
                              size_t limit_bytes);
 void normalizer_scratch_deinit(normalizer_scratch *s);
 
-/* *result is text itself or lies in the scratch until the next call. text is valid UTF-8. Linear time. */
+/* *result is text itself or lies in the scratch until the next call. text is valid UTF-8. Linear
+ * time. */
 weft_status normalizer_run(const normalizer *n, normalizer_scratch *s, str text, str *result,
                            weft_error *err);
 

@@ -1,4 +1,5 @@
-/* pretoken.c - the splits of pre-tokenizers, streamed: pieces go to the next step as they are found. */
+/* pretoken.c - the splits of pre-tokenizers, streamed: pieces go to the next step as they are
+ * found. */
 #include "tokenizer/pretoken.h"
 
 #include "base/utf8.h"
@@ -134,7 +135,8 @@ static weft_status stretch(joiner *j, size_t start, size_t end, bool is_match)
     return status;
 }
 
-/* An empty match right behind the last match would find itself again: the search moves on a character. */
+/* An empty match right behind the last match would find itself again: the search moves on a
+ * character. */
 static weft_status split(const walk *w, uint32_t step_i, str text)
 {
     const pretoken_step *step = &w->pretoken->steps[step_i];
@@ -168,7 +170,8 @@ static weft_status split(const walk *w, uint32_t step_i, str text)
     return status == WEFT_OK ? give_held(&j) : status;
 }
 
-/* Depth is at most PRETOKEN_STEPS; only the last step may put a space ahead, so one buffer is enough. */
+/* Depth is at most PRETOKEN_STEPS; only the last step may put a space ahead, so one buffer is
+ * enough. */
 static weft_status run_step(const walk *w, uint32_t step_i, str text)
 {
     if (step_i == w->pretoken->n_steps) return w->word(w->user, text, w->err);

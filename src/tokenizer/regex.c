@@ -119,7 +119,8 @@ weft_status regex_search_init(regex_search *s, const weft_allocator *allocator, 
         regex_search_deinit(s);
         return err_set(err, WEFT_NOMEM, "out of memory for a search");
     }
-    /* A run of n spaces may be given back one by one, so steps grow with the text, but no faster. */
+    /* A run of n spaces may be given back one by one, so steps grow with the text, but no
+     * faster. */
     uint64_t steps = 1000000u + 8u * (uint64_t)text_bytes;
     pcre2_set_match_limit(s->context, steps < UINT32_MAX ? (uint32_t)steps : UINT32_MAX);
     pcre2_set_heap_limit(s->context, UINT32_MAX); /* the steps bound it, and the allocator */

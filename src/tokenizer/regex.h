@@ -1,7 +1,7 @@
 /* regex.h - patterns of pre-tokenizers, as PCRE2 runs them.
  *
- * tokenizer.json is written for Oniguruma. regex_rewrite turns such a pattern into one that PCRE2 takes the
- * same way, or refuses it by naming what it cannot vouch for. */
+ * tokenizer.json is written for Oniguruma. regex_rewrite turns such a pattern into one that
+ * PCRE2 takes the same way, or refuses it by naming what it cannot vouch for. */
 #ifndef TOKENIZER_REGEX_H
 #define TOKENIZER_REGEX_H
 
@@ -12,7 +12,8 @@
 
 enum { REGEX_BYTES = 1 << 16 }; /* longest pattern */
 
-/* Lends an allocator to PCRE2, which does not tell sizes when it frees. Must not move once opened. */
+/* Lends an allocator to PCRE2, which does not tell sizes when it frees. Must not move once
+ * opened. */
 typedef struct regex_memory {
     const weft_allocator *allocator; /* borrowed */
     pcre2_general_context *general;
@@ -46,7 +47,8 @@ weft_status regex_search_init(regex_search *s, const weft_allocator *allocator, 
                               weft_error *err);
 void regex_search_deinit(regex_search *s);
 
-/* The first match at or after from: *start and *end. *found false when there is none. text is valid UTF-8. */
+/* The first match at or after from: *start and *end. *found false when there is none. text is
+ * valid UTF-8. */
 weft_status regex_find(const regex *r, regex_search *s, str text, size_t from, bool *found,
                        size_t *start, size_t *end, weft_error *err);
 

@@ -1,8 +1,9 @@
 /* regex_rewrite.c - Oniguruma patterns as PCRE2 takes them.
  *
- * Where the two differ: \s, \w, \d, \h, \v and \b; names of properties (PCRE2's \p{Han} is the extended
- * script); intersections and nested classes; {n,m}+ (a repeat of the repeat, not a possessive one) and {,m};
- * (?m) for a dot that takes newlines. Numbered groups become plain ones, since nothing refers to them.
+ * Where the two differ: \s, \w, \d, \h, \v and \b; names of properties (PCRE2's \p{Han} is the
+ * extended script); intersections and nested classes; {n,m}+ (a repeat of the repeat, not a
+ * possessive one) and {,m}; (?m) for a dot that takes newlines. Numbered groups become plain
+ * ones, since nothing refers to them.
  * Sources: doc/RE of Oniguruma 6.9, pcre2pattern(3) of PCRE2 10.42. */
 #include "tokenizer/regex.h"
 
@@ -402,8 +403,8 @@ static void put_operand(const operand *o, strbuf *out)
     strbuf_add_char(out, ')');
 }
 
-/* Behind the opening bracket: an expression for one character. In the general case all operands but the
- * last are looked at ahead, and a negation looks ahead for the whole. */
+/* Behind the opening bracket: an expression for one character. In the general case all operands
+ * but the last are looked at ahead, and a negation looks ahead for the whole. */
 static weft_status class_of(rewriter *w, strbuf *out, uint32_t depth)
 {
     if (depth == CLASSES) return refuse(w, "a class nested too deep");
@@ -451,7 +452,8 @@ static weft_status group_flags(rewriter *w)
     for (; strchr("im-", peek(w, 0)) != NULL && peek(w, 0) != '\0'; w->at++)
         strbuf_add_char(w->out, peek(w, 0) == 'm' ? 's' : peek(w, 0));
     char c = peek(w, 0);
-    /* Flags without a body hold to the end of the branch in one syntax, of the group in the other. */
+    /* Flags without a body hold to the end of the branch in one syntax, of the group in the
+     * other. */
     if (c != ':' && !(c == ')' && start == 0)) return refuse(w, "a group of this kind");
     w->at++;
     strbuf_add_char(w->out, c);

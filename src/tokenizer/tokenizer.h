@@ -1,8 +1,9 @@
 /* tokenizer.h - text to ids and back.
  *
- * Pipeline, in the terms of Hugging Face's tokenizer.json: added tokens split the text; the normalizer, the
- * pre-tokenizer and the model work on what is between them; the post-processor adds specials; the decoder
- * turns ids back into bytes. Each stage has kinds: one file a model kind (bpe.c now). */
+ * Pipeline, in the terms of Hugging Face's tokenizer.json: added tokens split the text; the
+ * normalizer, the pre-tokenizer and the model work on what is between them; the post-processor
+ * adds specials; the decoder turns ids back into bytes. Each stage has kinds: one file a model
+ * kind (bpe.c now). */
 #ifndef TOKENIZER_TOKENIZER_H
 #define TOKENIZER_TOKENIZER_H
 
@@ -18,9 +19,9 @@ enum {
     TOKENIZER_VOCAB = 4 << 20,
 };
 
-/* From tokenizer.json (and tokenizer_config.json beside it for bos and eos) of a folder, or from the
- * tokenizer.ggml.* metadata of a GGUF file. *out is NULL with OK when the checkpoint has none. An unknown
- * kind of any stage is UNSUPPORTED and names it. */
+/* From tokenizer.json (and tokenizer_config.json beside it for bos and eos) of a folder, or from
+ * the tokenizer.ggml.* metadata of a GGUF file. *out is NULL with OK when the checkpoint has
+ * none. An unknown kind of any stage is UNSUPPORTED and names it. */
 weft_status tokenizer_open(const weights *w, tokenizer **out, weft_error *err);
 
 /* From the text of a tokenizer.json; what the fuzzer drives. */
@@ -47,8 +48,9 @@ enum {
 weft_status tokenizer_encode(const tokenizer *t, str text, uint32_t flags, token_list *out,
                              weft_error *err);
 
-/* The same for a text of which some parts come from outside: an added token that would reach into one of the
- * spans (ascending, disjoint) is not recognised. The parts are still one text to everything else. */
+/* The same for a text of which some parts come from outside: an added token that would reach
+ * into one of the spans (ascending, disjoint) is not recognised. The parts are still one text to
+ * everything else. */
 weft_status tokenizer_encode_apart(const tokenizer *t, str text, const str_span *spans,
                                    size_t n_spans, token_list *out, weft_error *err);
 
@@ -65,8 +67,8 @@ bool tokenizer_is_special(const tokenizer *t, int32_t id);
 /* The token as its vocabulary spells it; empty for an unknown id. Borrowed. */
 str tokenizer_token(const tokenizer *t, int32_t id);
 
-/* Appends the bytes that one id stands for in the middle of a text; ids outside the vocabulary add nothing.
- * Bytes need not be whole UTF-8: detok puts them together. */
+/* Appends the bytes that one id stands for in the middle of a text; ids outside the vocabulary
+ * add nothing. Bytes need not be whole UTF-8: detok puts them together. */
 weft_status tokenizer_bytes(const tokenizer *t, int32_t id, bool specials, strbuf *out);
 
 #endif

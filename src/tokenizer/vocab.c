@@ -74,8 +74,8 @@ weft_status vocab_put(vocab *v, int64_t id, str text, uint32_t flags, weft_error
     return WEFT_OK;
 }
 
-/* How many bytes a spelling stands for; SIZE_MAX when it has characters outside the alphabet. *same: the
- * bytes are the spelling. */
+/* How many bytes a spelling stands for; SIZE_MAX when it has characters outside the alphabet.
+ * *same: the bytes are the spelling. */
 static size_t count_bytes(const vocab_entry *entry, bool *same)
 {
     size_t n = 0;

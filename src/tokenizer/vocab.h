@@ -34,11 +34,12 @@ typedef struct vocab {
 weft_status vocab_init(vocab *v, const weft_allocator *allocator, size_t n_tokens, weft_error *err);
 void vocab_deinit(vocab *v);
 
-/* LIMIT for an id out of bounds, FORMAT for one that has a spelling already. A spelling met again belongs to
- * the later id. text is copied. */
+/* LIMIT for an id out of bounds, FORMAT for one that has a spelling already. A spelling met
+ * again belongs to the later id. text is copied. */
 weft_status vocab_put(vocab *v, int64_t id, str text, uint32_t flags, weft_error *err);
 
-/* Fills bytes: from the byte-level alphabet when asked and all of a spelling is in it, else the spelling. */
+/* Fills bytes: from the byte-level alphabet when asked and all of a spelling is in it, else the
+ * spelling. */
 weft_status vocab_finish(vocab *v, bool bytelevel, weft_error *err);
 
 /* -1 when absent. */

@@ -1,4 +1,5 @@
-/* fuzz_tokenizer.c - the text of a tokenizer.json, then, behind a NUL, a text to encode and decode. */
+/* fuzz_tokenizer.c - the text of a tokenizer.json, then, behind a NUL, a text to encode and
+ * decode. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -117,7 +117,8 @@ static void test_linear(void **state)
     mem_free(mem_system(), text, N);
 }
 
-/* In closed parts nothing is found, and what is found before one does not depend on what is in it. */
+/* In closed parts nothing is found, and what is found before one does not depend on what is in
+ * it. */
 static void test_closed(void **state)
 {
     static const entry E[] = {{"<s>", {.id = 1}}, {"<s>x", {.id = 2}}};

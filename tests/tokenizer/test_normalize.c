@@ -1,5 +1,5 @@
-/* test_normalize.c - normal forms and small letters. Expected texts are from the Unicode Standard (UAX 15,
- * NormalizationTest of version 15). */
+/* test_normalize.c - normal forms and small letters. Expected texts are from the Unicode
+ * Standard (UAX 15, NormalizationTest of version 15). */
 #include "tokenizer/normalize.h"
 #include "support/test.h"
 

@@ -1,4 +1,5 @@
-/* test_tokenizer.c - texts to ids and back, against Hugging Face's tokenizers, and the functions around. */
+/* test_tokenizer.c - texts to ids and back, against Hugging Face's tokenizers, and the functions
+ * around. */
 #include "tokenizer/tokenizer.h"
 #include "support/test.h"
 
