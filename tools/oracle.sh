@@ -24,3 +24,5 @@ write() { # fixture, script, argument...
 }
 
 write tests/tensor/encodings.txt encodings.py tools/oracle/mlx_affine_vectors.json
+echo "oracle.sh: tests/tokenizer/fixtures"
+"$python" tools/oracle/tokenizer.py tests/tokenizer/fixtures
