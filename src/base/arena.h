@@ -17,7 +17,8 @@ typedef struct arena {
 void arena_init(arena *a, const weft_allocator *allocator, size_t limit);
 void arena_deinit(arena *a);
 
-/* size bytes (0 gives a valid pointer) aligned to 16, cleared; NULL when refused or over the limit. */
+/* size bytes (0 gives a valid pointer) aligned to 16, cleared; NULL when refused or over the
+ * limit. */
 void *arena_alloc(arena *a, size_t size);
 
 /* [count] elements of size, cleared; NULL also when the product overflows. */

@@ -1,5 +1,6 @@
-/* assert.h - checks of what only a bug can break. What a file, request, user or machine can cause is a
- * status instead. ASSERT traps in every build; ASSERT_HOT, for inner loops, only where WEFT_DEBUG is set. */
+/* assert.h - checks of what only a bug can break. What a file, request, user or machine can cause
+ * is a status instead. ASSERT traps in every build; ASSERT_HOT, for inner loops, only where
+ * WEFT_DEBUG is set. */
 #ifndef BASE_ASSERT_H
 #define BASE_ASSERT_H
 

@@ -1,4 +1,5 @@
-/* env.h - what every module that opens something is handed: memory, files, log. Borrowed, never global. */
+/* env.h - what every module that opens something is handed: memory, files, log. Borrowed, never
+ * global. */
 #ifndef BASE_ENV_H
 #define BASE_ENV_H
 

@@ -10,8 +10,8 @@
 #define ERR_PRINTF(format_i, args_i)
 #endif
 
-/* Sets *err if it holds no failure yet (err may be NULL) and returns status. A message that does not fit
- * is cut at a whole UTF-8 character; control characters from outside become '?'. */
+/* Sets *err if it holds no failure yet (err may be NULL) and returns status. A message that does
+ * not fit is cut at a whole UTF-8 character; control characters from outside become '?'. */
 weft_status err_set(weft_error *err, weft_status status, const char *fmt, ...) ERR_PRINTF(3, 4);
 
 #ifdef __clang_analyzer__
@@ -20,7 +20,8 @@ weft_status err_set(weft_error *err, weft_status status, const char *fmt, ...) E
 #define err_set(err, status, ...) ((void)(err_set)(err, status, __VA_ARGS__), (status))
 #endif
 
-/* Prepends to the message of a failure; does nothing when err is NULL or OK. The tail is cut to fit. */
+/* Prepends to the message of a failure; does nothing when err is NULL or OK. The tail is cut to
+ * fit. */
 void err_context(weft_error *err, const char *fmt, ...) ERR_PRINTF(2, 3);
 
 /* Back to OK; err may be NULL. */

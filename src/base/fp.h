@@ -1,4 +1,5 @@
-/* fp.h - f32 to and from bf16 and IEEE f16, round to nearest even. Header only: kernels inline it. */
+/* fp.h - f32 to and from bf16 and IEEE f16, round to nearest even. Header only: kernels inline it.
+ */
 #ifndef BASE_FP_H
 #define BASE_FP_H
 

@@ -205,7 +205,8 @@ static weft_status write_all(int fd, const char *path, const void *data, size_t 
     return WEFT_OK;
 }
 
-/* A new file beside path. Not mkstemp: the file keeps this one's mode, which should follow the umask. */
+/* A new file beside path. Not mkstemp: the file keeps this one's mode, which should follow the
+ * umask. */
 static weft_status create_temporary(const char *path, char temporary[PATH_LIMIT], int *fd,
                                     weft_error *err)
 {

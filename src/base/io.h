@@ -1,4 +1,5 @@
-/* io.h - files behind one table of functions, so that tests can make any read, map or write fail. */
+/* io.h - files behind one table of functions, so that tests can make any read, map or write fail.
+ */
 #ifndef BASE_IO_H
 #define BASE_IO_H
 
@@ -22,13 +23,13 @@ struct io {
                         size_t n_bytes, weft_error *err);
     weft_status (*map)(const io *files, const char *path, io_map *map, weft_error *err);
     void (*unmap)(const io *files, io_map *map);
-    /* Names in a folder but "." and "..", sorted by bytes, each NUL-terminated behind the other, an empty one at the end;
-     * in memory of allocator, *n_bytes in all. */
+    /* Names in a folder but "." and "..", sorted by bytes, each NUL-terminated behind the other,
+     * an empty one at the end; in memory of allocator, *n_bytes in all. */
     weft_status (*list)(const io *files, const char *path, const weft_allocator *allocator,
                         char **names, size_t *n_bytes, weft_error *err);
     bool (*is_folder)(const io *files, const char *path);
-    /* Replaces a file as a whole: temporary name in the same folder, fsync, rename. A failure leaves the
-     * old file as it was. */
+    /* Replaces a file as a whole: temporary name in the same folder, fsync, rename. A failure
+     * leaves the old file as it was. */
     weft_status (*write)(const io *files, const char *path, const void *data, size_t n_bytes,
                          weft_error *err);
 };

@@ -1,5 +1,5 @@
-/* json.c - JSON by jansson: what it would accept or refuse otherwise than json.h says is settled in the feed
- * that hands it the text. */
+/* json.c - JSON by jansson: what it would accept or refuse otherwise than json.h says is settled
+ * in the feed that hands it the text. */
 #include "base/json.h"
 
 #include <errno.h>
@@ -13,13 +13,14 @@
 
 /* ---- parsing ---- */
 
-/* The text on its way into jansson. Depth is counted here, so that its recursion never sees more than
- * JSON_DEPTH; and an integer beyond int64_t gets "e0" behind it, which makes it a real.
+/* The text on its way into jansson. Depth is counted here, so that its recursion never sees more
+ * than JSON_DEPTH; and an integer beyond int64_t gets "e0" behind it, which makes it a real.
  *
- * jansson 2.14 does not look when its token buffer cannot grow: it drops the byte and goes on, and a refused
- * copy of a text it calls a syntax error. But malloc leaves ENOMEM in errno, and only the conversion of a
- * number clears that. So the text is handed over in pieces that end before and behind each number, and errno
- * is looked at between pieces. A NUL that it ungets (behind a number) it forgets, so none gets there. */
+ * jansson 2.14 does not look when its token buffer cannot grow: it drops the byte and goes on, and
+ * a refused copy of a text it calls a syntax error. But malloc leaves ENOMEM in errno, and only
+ * the conversion of a number clears that. So the text is handed over in pieces that end before and
+ * behind each number, and errno is looked at between pieces. A NUL that it ungets (behind a
+ * number) it forgets, so none gets there. */
 typedef struct feed {
     const char *text;
     size_t n_bytes;
@@ -271,7 +272,8 @@ weft_status json_write_text(str text, strbuf *buf)
     return strbuf_add_char(buf, '"');
 }
 
-/* printf and strtod use the decimal point of the host program's locale, whose length is one byte or more. */
+/* printf and strtod use the decimal point of the host program's locale, whose length is one byte
+ * or more. */
 static void write_real(double value, strbuf *buf)
 {
     char text[64];

@@ -1,8 +1,8 @@
 /* json.h - JSON behind our own names, so that the parser can be exchanged.
  *
- * jansson allocates through malloc: documents live inside open and request parsing only and are freed before
- * those return. Source: RFC 8259; duplicate keys, keys with NUL, invalid UTF-8, trailing text and depth beyond
- * JSON_DEPTH are refused. */
+ * jansson allocates through malloc: documents live inside open and request parsing only and are
+ * freed before those return. Source: RFC 8259; duplicate keys, keys with NUL, invalid UTF-8,
+ * trailing text and depth beyond JSON_DEPTH are refused. */
 #ifndef BASE_JSON_H
 #define BASE_JSON_H
 
@@ -27,7 +27,8 @@ typedef struct json_doc {
     json *root;
 } json_doc;
 
-/* FORMAT with line, column and reason; NOMEM. Integers beyond int64_t become reals; beyond double is FORMAT. */
+/* FORMAT with line, column and reason; NOMEM. Integers beyond int64_t become reals; beyond double
+ * is FORMAT. */
 weft_status json_parse(json_doc *doc, const char *text, size_t n_bytes, weft_error *err);
 void json_doc_free(json_doc *doc);
 
@@ -44,15 +45,15 @@ size_t json_length(const json *value); /* elements or members; 0 for others */
 const json *json_at(const json *array, size_t index);
 const json *json_get(const json *object, const char *key); /* NULL when absent or not an object */
 
-/* Walks an object in the order of the text: start with a zeroed iter; false at the end, and for what is no
- * object. Constant time a step. */
+/* Walks an object in the order of the text: start with a zeroed iter; false at the end, and for
+ * what is no object. Constant time a step. */
 typedef struct json_iter {
     void *state;
 } json_iter;
 bool json_next(const json *object, json_iter *iter, str *key, const json **value);
 
-/* Compact text, non-ASCII as it is; appended to buf. indent 0: one line. Reals are the shortest decimal that
- * reads back the same, in the C locale's notation. */
+/* Compact text, non-ASCII as it is; appended to buf. indent 0: one line. Reals are the shortest
+ * decimal that reads back the same, in the C locale's notation. */
 weft_status json_write(const json *value, uint32_t indent, strbuf *buf);
 
 /* A JSON string literal with quotes; invalid UTF-8 becomes U+FFFD. */

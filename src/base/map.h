@@ -25,8 +25,8 @@ typedef struct map {
 weft_status map_init(map *m, const weft_allocator *allocator, size_t n_keys, weft_error *err);
 void map_deinit(map *m);
 
-/* key is borrowed until the map is gone; value is not MAP_NONE. An existing key gets the new value and
- * *previous its old one (else MAP_NONE); previous may be NULL. Keys are shorter than 4 GiB. */
+/* key is borrowed until the map is gone; value is not MAP_NONE. An existing key gets the new value
+ * and *previous its old one (else MAP_NONE); previous may be NULL. Keys are shorter than 4 GiB. */
 weft_status map_put(map *m, str key, uint32_t value, uint32_t *previous, weft_error *err);
 
 /* MAP_NONE when absent. */

@@ -8,7 +8,8 @@
 
 enum { MEM_ALIGN = 64 };
 
-/* aligned_alloc has no realloc: growth copies. Hot paths do not grow, so that is paid while loading. */
+/* aligned_alloc has no realloc: growth copies. Hot paths do not grow, so that is paid while
+ * loading. */
 static void *system_resize(void *user, void *ptr, size_t old_size, size_t new_size, size_t align)
 {
     (void)user;

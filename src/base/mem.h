@@ -23,8 +23,8 @@ void mem_free(const weft_allocator *allocator, void *ptr, size_t size);
 bool size_mul(size_t a, size_t b, size_t *product);
 bool size_add(size_t a, size_t b, size_t *sum);
 
-/* value rounded up to a multiple of align (a power of two). Traps when that overflows: check values from
- * outside before. */
+/* value rounded up to a multiple of align (a power of two). Traps when that overflows: check
+ * values from outside before. */
 size_t size_align(size_t value, size_t align);
 
 #endif

@@ -1,12 +1,14 @@
 /* thread.c - the thread pool, its barrier, and locks.
  *
- * Everything waits in one way: on a 32-bit word that somebody will change. A waiter spins, then says that it
- * sleeps and sleeps on the word's futex; who changes the word wakes sleepers only if there are any. Both sides
- * do their two steps in opposite order and sequentially consistent, so no wake-up is lost.
+ * Everything waits in one way: on a 32-bit word that somebody will change. A waiter spins, then
+ * says that it sleeps and sleeps on the word's futex; who changes the word wakes sleepers only if
+ * there are any. Both sides do their two steps in opposite order and sequentially consistent, so
+ * no wake-up is lost.
  *
- * Workers wait for `generation`, run the work, and meet the caller in the same barrier that the work itself
- * uses between its phases. The caller cannot start the next generation before every worker has been through
- * that barrier, so `work` and `user` are never written while a worker may read them. */
+ * Workers wait for `generation`, run the work, and meet the caller in the same barrier that the
+ * work itself uses between its phases. The caller cannot start the next generation before every
+ * worker has been through that barrier, so `work` and `user` are never written while a worker may
+ * read them. */
 #define _GNU_SOURCE /* syscall, sched_getaffinity */
 #include "base/thread.h"
 
@@ -157,7 +159,8 @@ weft_status thread_pool_create(const weft_allocator *allocator, uint32_t n_threa
         made->workers[i].thread_i = i;
         int code = start_worker(&made->workers[i]);
         if (code == 0) continue;
-        /* Those started wait for a generation, which will be the end: none has been in the barrier. */
+        /* Those started wait for a generation, which will be the end: none has been in the
+         * barrier. */
         made->n_threads = i;
         thread_pool_destroy(made);
         return err_set(err, WEFT_DEVICE, "the system gives %u of %u threads (error %d)", i,

@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-/* Bytes of the longest prefix that is a sequence or could become one by more bytes; 1 when there is none.
- * *need is the length that the first byte asks for, 0 for a byte that starts nothing. */
+/* Bytes of the longest prefix that is a sequence or could become one by more bytes; 1 when there
+ * is none. *need is the length that the first byte asks for, 0 for a byte that starts nothing. */
 static size_t scan(const char *bytes, size_t n_bytes, size_t *need)
 {
     unsigned char lead = (unsigned char)bytes[0];
@@ -77,8 +77,8 @@ bool utf8_valid(const char *bytes, size_t n_bytes)
     return true;
 }
 
-/* Only the last three bytes can matter: an incomplete sequence has at most three, and its first byte is
- * recognisable as such wherever one starts to read. */
+/* Only the last three bytes can matter: an incomplete sequence has at most three, and its first
+ * byte is recognisable as such wherever one starts to read. */
 size_t utf8_whole(const char *bytes, size_t n_bytes)
 {
     for (size_t back = 1; back <= 3 && back <= n_bytes; back++) {

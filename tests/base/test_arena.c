@@ -43,7 +43,7 @@ static void test_pieces(void **state)
 static void test_limit(void **state)
 {
     (void)state;
-    static const size_t LIMITS[] = {1, 48, 100, 5000, 4032 * 3, 100000, 5000000};
+    static const size_t LIMITS[] = {1, 48, 100, 5000, 12096, 100000, 5000000};
     for (size_t k = 0; k < sizeof LIMITS / sizeof LIMITS[0]; k++) {
         fault_allocator fault;
         fault_allocator_init(&fault, 0);

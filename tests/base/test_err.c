@@ -1,4 +1,5 @@
-/* test_err.c - messages: the first is kept, context goes before it, and what does not fit is cut cleanly. */
+/* test_err.c - messages: the first is kept, context goes before it, and what does not fit is cut
+ * cleanly. */
 #include "base/err.h"
 #include "support/test.h"
 

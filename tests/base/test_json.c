@@ -1,4 +1,5 @@
-/* test_json.c - what is accepted and refused, numbers, order, writing, and jansson's memory running out. */
+/* test_json.c - what is accepted and refused, numbers, order, writing, and jansson's memory
+ * running out. */
 #include "base/json.h"
 #include "support/test.h"
 
@@ -159,6 +160,11 @@ static void test_refused(void **state)
     assert_message(&err, "byte 2");
 }
 
+static void put(char *at, const char *piece)
+{
+    for (size_t i = 0; piece[i] != '\0'; i++) at[i] = piece[i];
+}
+
 static void test_depth(void **state)
 {
     (void)state;
@@ -178,17 +184,17 @@ static void test_depth(void **state)
     memset(text, '[', DEEP);
     assert_status(WEFT_FORMAT, parse(&doc, text, DEEP, &err), &err);
     assert_message(&err, "512");
-    for (size_t i = 0; i + 5 <= DEEP; i += 5) memcpy(text + i, "{\"a\":", 5);
+    for (size_t i = 0; i + 5 <= DEEP; i += 5) put(text + i, "{\"a\":");
     assert_int_equal(parse(&doc, text, DEEP, NULL), WEFT_FORMAT);
     /* Brackets in texts are no depth, also behind escaped quotes, and wide is not deep. */
     memset(text, '[', DEEP);
-    memcpy(text, "[\"\\\\\\\"", 6);
-    memcpy(text + DEEP - 2, "\"]", 2);
+    put(text, "[\"\\\\\\\"");
+    put(text + DEEP - 2, "\"]");
     assert_ok(parse(&doc, text, DEEP, NULL), NULL);
     assert_int_equal(json_text(json_at(doc.root, 0)).len, DEEP - 6);
     json_doc_free(&doc);
-    for (size_t i = 1; i + 3 <= DEEP; i += 3) memcpy(text + i, "[],", 3);
-    memcpy(text + 300 * 3 + 1, "[]]", 3);
+    for (size_t i = 1; i + 3 <= DEEP; i += 3) put(text + i, "[],");
+    put(text + (size_t)300 * 3 + 1, "[]]");
     assert_ok(parse(&doc, text, 300 * 3 + 4, NULL), NULL);
     assert_int_equal(json_length(doc.root), 301);
     json_doc_free(&doc);
@@ -229,7 +235,7 @@ static void test_numbers(void **state)
     char text[2200];
     for (size_t lead = 990; lead < 1040; lead++) {
         memset(text, ' ', sizeof text);
-        memcpy(text + lead, "[18446744073709551616,\"18446744073709551616\",7]", 47);
+        put(text + lead, "[18446744073709551616,\"18446744073709551616\",7]");
         assert_int_equal(parse(&doc, text, lead + 47, NULL), WEFT_OK);
         assert_true(json_number(json_at(doc.root, 0), 0.0) == 0x1p64);
         assert_true(str_equal_text(json_text(json_at(doc.root, 1)), "18446744073709551616"));

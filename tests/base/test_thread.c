@@ -1,5 +1,5 @@
-/* test_thread.c - the pool runs everybody, its barrier holds everybody, and memory is visible after it. Meant
- * to run under ThreadSanitizer too. */
+/* test_thread.c - the pool runs everybody, its barrier holds everybody, and memory is visible
+ * after it. Meant to run under ThreadSanitizer too. */
 #include "base/thread.h"
 #include "support/test.h"
 
@@ -44,8 +44,8 @@ static void test_everybody_runs(void **state)
     }
 }
 
-/* Each phase writes its own cell and, behind the barrier, reads all others: plain memory, so that a barrier
- * that lets somebody through early is a data race, and a stale value is counted. */
+/* Each phase writes its own cell and, behind the barrier, reads all others: plain memory, so that
+ * a barrier that lets somebody through early is a data race, and a stale value is counted. */
 static void phases(void *user, uint32_t thread_i)
 {
     counts *c = user;

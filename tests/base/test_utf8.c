@@ -1,5 +1,5 @@
-/* test_utf8.c - every code point, every sequence of up to three bytes and the edges of four, against a decoder
- * by definition: decode, then encode, and it must be the same bytes. */
+/* test_utf8.c - every code point, every sequence of up to three bytes and the edges of four,
+ * against a decoder by definition: decode, then encode, and it must be the same bytes. */
 #include "base/utf8.h"
 #include "support/test.h"
 

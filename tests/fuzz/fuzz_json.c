@@ -1,4 +1,5 @@
-/* fuzz_json.c - any bytes: parsed or refused with a sentence; what was parsed survives writing and parsing. */
+/* fuzz_json.c - any bytes: parsed or refused with a sentence; what was parsed survives writing and
+ * parsing. */
 #include "base/json.h"
 
 #include <stdlib.h>
@@ -7,6 +8,8 @@
 #include "base/assert.h"
 #include "base/utf8.h"
 
+/* libFuzzer gives the name. */
+// NOLINTNEXTLINE(readability-identifier-naming)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
 
 /* Every way in which a value is read agrees with the others; depth stays within the promise. */

@@ -4,8 +4,9 @@
 
 #include "support/test.h"
 
-/* Fails naming the first difference, its indices in an array [n / n_cols, n_cols] (n_cols 0: one row), both
- * values and how many differ. Bits: -0 differs from 0, and a NaN is equal to the same NaN. */
+/* Fails naming the first difference, its indices in an array [n / n_cols, n_cols] (n_cols 0: one
+ * row), both values and how many differ. Bits: -0 differs from 0, and a NaN is equal to the same
+ * NaN. */
 #define assert_floats_identical(actual, expected, n, n_cols)                                       \
     compare_identical((actual), (expected), (n), (n_cols), __FILE__, __LINE__)
 
@@ -18,8 +19,8 @@ void compare_identical(const float *actual, const float *expected, size_t n, siz
 void compare_near(const float *actual, const float *expected, size_t n, double bound,
                   const char *file, int line);
 
-/* Largest absolute difference and its index (may be NULL); equal infinities differ by 0, a NaN on either
- * side by infinity. */
+/* Largest absolute difference and its index (may be NULL); equal infinities differ by 0, a NaN on
+ * either side by infinity. */
 double compare_max_abs(const float *actual, const float *expected, size_t n, size_t *index);
 
 /* Root of the mean square of the differences over that of expected. */

@@ -1,8 +1,9 @@
 /* fault.h - memory and files that fail on demand, and the sweeps that try every place.
  *
- * A sweep runs a scenario with the 1st, 2nd, 3rd ... allocation (or file operation) failing, until a run ends
- * with none hit. Write a scenario that opens, uses and closes everything it needs through world, and assert on
- * the number of faults injected, so that coverage cannot silently shrink:
+ * A sweep runs a scenario with the 1st, 2nd, 3rd ... allocation (or file operation) failing, until
+ * a run ends with none hit. Write a scenario that opens, uses and closes everything it needs
+ * through world, and assert on the number of faults injected, so that coverage cannot silently
+ * shrink:
  *     static weft_status scenario(const env *world, void *user, weft_error *err) { ... }
  *     assert_true(fault_sweep(scenario, NULL) >= 12);
  */
@@ -13,7 +14,8 @@
 
 #include "base/env.h"
 
-/* Under AddressSanitizer the guards are poisoned: a read or write of them stops the program at once. */
+/* Under AddressSanitizer the guards are poisoned: a read or write of them stops the program at
+ * once. */
 #if defined(__SANITIZE_ADDRESS__)
 #define FAULT_ASAN 1
 #elif defined(__has_feature)
@@ -22,9 +24,10 @@
 #endif
 #endif
 
-/* Every block is new memory filled with 0xa5 (a resize always moves), with guard bytes on both sides; sizes
- * and alignments told on resize and free are checked against those of the allocation. A violation fails the
- * running test on the spot. May be called from several threads; the fields are set while none does. */
+/* Every block is new memory filled with 0xa5 (a resize always moves), with guard bytes on both
+ * sides; sizes and alignments told on resize and free are checked against those of the allocation.
+ * A violation fails the running test on the spot. May be called from several threads; the fields
+ * are set while none does. */
 typedef struct fault_allocator {
     weft_allocator allocator; /* hand out &fault.allocator */
     size_t fail_at; /* the fail_at-th allocation from fault_allocator_init on fails; 0: none */
@@ -43,8 +46,8 @@ void fault_allocator_init(fault_allocator *fault, size_t fail_at);
 /* Fails the test when blocks or bytes are still live. */
 void fault_allocator_check(const fault_allocator *fault);
 
-/* io_system() whose fail_at-th size, read, map, list or write fails with IO; is_folder and unmap never do.
- * One thread. */
+/* io_system() whose fail_at-th size, read, map, list or write fails with IO; is_folder and unmap
+ * never do. One thread. */
 typedef struct fault_io {
     io io; /* hand out &fault.io */
     const io *inner;
@@ -61,8 +64,8 @@ void fault_io_check(const fault_io *fault);
 
 typedef weft_status (*fault_scenario)(const env *world, void *user, weft_error *err);
 
-/* NOMEM when a fault was hit and OK in the last run, nothing live after any of them; err agrees with the
- * status. Returns how many faults were injected. */
+/* NOMEM when a fault was hit and OK in the last run, nothing live after any of them; err agrees
+ * with the status. Returns how many faults were injected. */
 size_t fault_sweep(fault_scenario scenario, void *user);
 
 /* The same for file operations and IO. */

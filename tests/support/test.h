@@ -1,6 +1,8 @@
-/* test.h - what every test program includes first: cmocka with what it needs, and a few checks of ours.
+/* test.h - what every test program includes first: cmocka with what it needs, and a few checks of
+ * ours.
  *
- * A program is tests/FOLDER/test_NAME.c. It defines static void test_THING(void **state) functions and ends:
+ * A program is tests/FOLDER/test_NAME.c. It defines static void test_THING(void **state) functions
+ * and ends:
  *     int main(void)
  *     {
  *         const struct CMUnitTest tests[] = {cmocka_unit_test(test_thing)};
@@ -23,8 +25,8 @@
 #define TEST_RUN(name, tests)                                                                      \
     (sizeof(tests) == 0 ? 1 : cmocka_run_group_tests_name((name), (tests), NULL, NULL))
 
-/* err may be NULL; its message is shown when the status is another one, and must agree with the status
- * and obey the style of messages when it is the expected one. */
+/* err may be NULL; its message is shown when the status is another one, and must agree with the
+ * status and obey the style of messages when it is the expected one. */
 #define assert_status(expected, actual, err)                                                       \
     test_status((expected), (actual), (err), __FILE__, __LINE__)
 #define assert_ok(actual, err) assert_status(WEFT_OK, (actual), (err))
