@@ -155,7 +155,7 @@ enum {
 };
 
 /* ids: the caller's [capacity]; *n_ids is what was, or would have been, written: with LIMIT, call again
- * with that capacity. A text of n bytes never needs more than n + 8 ids. */
+ * with that capacity. Few texts of n bytes need more than n + 8 ids. */
 WEFT_API weft_status weft_tokenize(const weft_model *model, const char *text, size_t n_bytes,
                                    uint32_t flags, int32_t *ids, size_t capacity, size_t *n_ids,
                                    weft_error *err);

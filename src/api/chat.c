@@ -175,6 +175,33 @@ weft_status weft_chat_render(const weft_model *model, const char *messages_json,
     return status;
 }
 
+enum { WORD_BYTES = 64 };
+
+static bool is_word(str text)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        char c = text.ptr[i];
+        bool ok = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                  c == '_' || c == '-';
+        if (!ok) return false;
+    }
+    return text.len <= WORD_BYTES;
+}
+
+/* Templates build control tokens around a role: <|user|>. A plain word from outside can take part in one without
+ * harm, unless it is a control token by itself; anything else of the caller's is kept apart. */
+static void trust_words(const weft_model *m, template_output *out)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < out->n_spans; i++) {
+        str text = {out->text.ptr + out->spans[i].first, out->spans[i].n_bytes};
+        bool trusted = is_word(text) &&
+                       !tokenizer_is_special(m->tokenizer, tokenizer_find(m->tokenizer, text));
+        if (!trusted) out->spans[n++] = out->spans[i];
+    }
+    out->n_spans = n;
+}
+
 weft_status weft_chat_tokenize(const weft_model *model, const char *messages_json,
                                const char *tools_json, uint32_t flags, int32_t *ids,
                                size_t capacity, size_t *n_ids, weft_error *err)
@@ -193,6 +220,7 @@ weft_status weft_chat_tokenize(const weft_model *model, const char *messages_jso
     weft_status status = render(model, messages_json, tools_json, flags, &out, err);
     if (status == WEFT_OK) {
         str text = {strbuf_text(&out.text), out.text.len};
+        trust_words(model, &out);
         status = tokenizer_encode_apart(model->tokenizer, text, out.spans, out.n_spans, &list, err);
     }
     if (status == WEFT_OK) status = api_give_ids(&list, ids, capacity, n_ids, err);

@@ -61,8 +61,8 @@ weft_status llm_bind_tensor(const model_source *s, const char *name, tensor *t, 
     if (scales != NULL) {
         char path[NAME_BYTES];
         snprintf(path, sizeof path, "%.*s", (int)(n - suffix), name);
-        uint32_t bits;
-        uint32_t group;
+        uint32_t bits = 0;
+        uint32_t group = 0;
         weft_status status = quant_of(s, path, &bits, &group, err);
         if (status != WEFT_OK) return status;
         const tensor *biases = find_part(s, name, n - suffix, ".biases", used);

@@ -1,0 +1,122 @@
+/* test_golden.c - every checkpoint of tests/golden against what Transformers computes with it, on every backend and
+ * instruction set there is. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/io.h"
+#include "support/compare.h"
+#include "support/runs.h"
+
+/* In units of the golden logits' standard deviation. tests/golden/README.md allows 2e-3; 1.3e-5 is measured. */
+static const double BOUND = 1e-4;
+
+static double deviation(const float *x, size_t n)
+{
+    double sum = 0.0;
+    double squares = 0.0;
+    for (size_t i = 0; i < n; i++) {
+        sum += (double)x[i];
+        squares += (double)x[i] * (double)x[i];
+    }
+    double mean = sum / (double)n;
+    return sqrt(squares / (double)n - mean * mean);
+}
+
+typedef struct golden {
+    char path[512];
+    int32_t *ids, *gen_ids;
+    float *logits, *gen_logits;
+    size_t n_ids, n_gen, n_logits, n_gen_logits;
+} golden;
+
+static void golden_load(golden *g, const char *name)
+{
+    char file[600];
+    snprintf(g->path, sizeof g->path, "%s/tests/golden/%s", WEFT_SOURCE_DIR, name);
+    snprintf(file, sizeof file, "%s/golden.safetensors", g->path);
+    g->ids = run_read_tensor(file, "input_ids", &g->n_ids);
+    g->gen_ids = run_read_tensor(file, "gen_ids", &g->n_gen);
+    g->gen_logits = run_read_tensor(file, "gen_logits", &g->n_gen_logits);
+    g->logits = run_read_tensor(file, "logits", &g->n_logits);
+    if (g->logits == NULL) g->logits = run_read_tensor(file, "logits_last", &g->n_logits);
+    assert_non_null(g->ids);
+    assert_non_null(g->gen_ids);
+    assert_non_null(g->gen_logits);
+    assert_non_null(g->logits);
+}
+
+static void golden_free(golden *g)
+{
+    free(g->ids);
+    free(g->gen_ids);
+    free(g->logits);
+    free(g->gen_logits);
+}
+
+static void check_on(const golden *g, const weft_model *model, const char *backend, const char *isa)
+{
+    weft_engine_options options = {.struct_size = sizeof options,
+                                   .backend = backend,
+                                   .isa = isa,
+                                   .act = WEFT_ACT_F32,
+                                   .n_threads = isa == NULL ? 1 : 2,
+                                   .max_outputs = 512};
+    weft_engine *engine = run_open_engine(model, &options);
+    uint32_t n_vocab = run_n_vocab(model);
+    run r = {.prompt = g->ids,
+             .n_prompt = (uint32_t)g->n_ids,
+             .max_new = (uint32_t)g->n_gen,
+             .want_prompt_logits = true};
+    run_all(engine, n_vocab, &r, 1);
+    size_t n_rows = g->n_logits / n_vocab;
+    const float *last = r.prompt_logits + (g->n_ids - n_rows) * n_vocab;
+    double bound = BOUND * deviation(g->logits, g->n_logits);
+    assert_floats_near(last, g->logits, g->n_logits, bound);
+    assert_floats_near(r.new_logits, g->gen_logits, g->n_gen_logits, bound);
+    assert_int_equal(r.n_tokens, g->n_gen);
+    assert_memory_equal(r.tokens, g->gen_ids, g->n_gen * sizeof(int32_t));
+    run_free(&r);
+    weft_engine_close(engine);
+}
+
+static void check(const char *name)
+{
+    golden g;
+    golden_load(&g, name);
+    weft_model *model = run_open_model(g.path);
+    check_on(&g, model, "ref", NULL);
+    size_t n_isas;
+    const char *const *isas = run_isas(&n_isas);
+    for (size_t i = 0; i < n_isas; i++) check_on(&g, model, "cpu", isas[i]);
+    weft_model_close(model);
+    golden_free(&g);
+}
+
+static void test_every_golden(void **state)
+{
+    (void)state;
+    const io *files = io_system();
+    char *names;
+    size_t n_bytes;
+    weft_error err = {WEFT_OK, ""};
+    assert_ok(
+        files->list(files, WEFT_SOURCE_DIR "/tests/golden", mem_system(), &names, &n_bytes, &err),
+        &err);
+    size_t n = 0;
+    for (const char *name = names; *name != '\0'; name += strlen(name) + 1) {
+        if (strchr(name, '.') != NULL) continue;
+        print_message("golden %s\n", name);
+        check(name);
+        n++;
+    }
+    mem_free(mem_system(), names, n_bytes);
+    assert_true(n >= 6);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_golden)};
+    return TEST_RUN("models/golden", tests);
+}

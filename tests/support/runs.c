@@ -1,0 +1,181 @@
+/* runs.c - models, engines and whole requests in one call. */
+#include "support/runs.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backend/cpu/cpu_kernels.h"
+#include "base/io.h"
+#include "support/compare.h"
+
+weft_model *run_open_model(const char *path)
+{
+    weft_error err = {WEFT_OK, ""};
+    weft_model *model = NULL;
+    assert_ok(weft_model_open(path, NULL, &model, &err), &err);
+    return model;
+}
+
+weft_engine *run_open_engine(const weft_model *model, const weft_engine_options *options)
+{
+    weft_error err = {WEFT_OK, ""};
+    weft_engine *engine = NULL;
+    assert_ok(weft_engine_open(model, options, &engine, &err), &err);
+    return engine;
+}
+
+uint32_t run_n_vocab(const weft_model *model)
+{
+    weft_model_info info = {.struct_size = sizeof info};
+    assert_ok(weft_model_get_info(model, &info, NULL), NULL);
+    return info.n_vocab;
+}
+
+static void submit(weft_engine *engine, uint32_t n_vocab, run *r)
+{
+    weft_error err = {WEFT_OK, ""};
+    if (r->sampling.top_p == 0.0F) r->sampling.top_p = 1.0F;
+    if (r->want_prompt_logits)
+        r->prompt_logits = calloc((size_t)r->n_prompt * n_vocab, sizeof(float));
+    r->new_logits = calloc((size_t)r->max_new * n_vocab + 1, sizeof(float));
+    r->tokens = calloc((size_t)r->max_new + 1, sizeof(int32_t));
+    r->logprobs = calloc((size_t)r->max_new + 1, sizeof(float));
+    weft_request request = {
+        .struct_size = sizeof request,
+        .flags = r->stops ? 0 : WEFT_REQUEST_IGNORE_STOP,
+        .prompt = r->prompt,
+        .n_prompt = r->n_prompt,
+        .max_new = r->max_new,
+        .sampling = r->sampling,
+        .prompt_logits = r->prompt_logits,
+        .new_logits = r->new_logits,
+    };
+    assert_ok(weft_submit(engine, &request, &r->handle, &err), &err);
+}
+
+static void collect(weft_engine *engine, run *r)
+{
+    weft_error err = {WEFT_OK, ""};
+    for (;;) {
+        weft_event event = {.struct_size = sizeof event};
+        assert_ok(weft_poll(engine, r->handle, &event, &err), &err);
+        if (event.kind == WEFT_EVENT_TOKEN) {
+            assert_true(r->n_tokens < r->max_new);
+            r->logprobs[r->n_tokens] = event.logprob;
+            r->tokens[r->n_tokens++] = event.token;
+            continue;
+        }
+        assert_int_equal(event.kind, WEFT_EVENT_DONE);
+        r->finish = event.finish;
+        if (event.finish == WEFT_FINISH_ERROR) fail_msg("%s", event.error.message);
+        break;
+    }
+    assert_ok(weft_release(engine, r->handle, &err), &err);
+}
+
+void run_all(weft_engine *engine, uint32_t n_vocab, run *runs, size_t n)
+{
+    weft_error err = {WEFT_OK, ""};
+    for (size_t i = 0; i < n; i++) submit(engine, n_vocab, &runs[i]);
+    uint32_t n_active;
+    do {
+        assert_ok(weft_step(engine, &n_active, &err), &err);
+    } while (n_active > 0);
+    for (size_t i = 0; i < n; i++) collect(engine, &runs[i]);
+}
+
+void run_free(run *r)
+{
+    free(r->tokens);
+    free(r->logprobs);
+    free(r->prompt_logits);
+    free(r->new_logits);
+    r->tokens = NULL;
+    r->logprobs = r->prompt_logits = r->new_logits = NULL;
+    r->n_tokens = 0;
+}
+
+void run_assert_identical(const run *a, const run *b, uint32_t n_vocab)
+{
+    assert_int_equal(a->n_tokens, b->n_tokens);
+    assert_memory_equal(a->tokens, b->tokens, a->n_tokens * sizeof(int32_t));
+    assert_floats_identical(a->logprobs, b->logprobs, a->n_tokens, 0);
+    assert_floats_identical(a->new_logits, b->new_logits, (size_t)a->n_tokens * n_vocab, n_vocab);
+    if (a->prompt_logits != NULL && b->prompt_logits != NULL) {
+        assert_floats_identical(a->prompt_logits, b->prompt_logits, (size_t)a->n_prompt * n_vocab,
+                                n_vocab);
+    }
+}
+
+json_doc run_read_json(const char *path)
+{
+    weft_error err = {WEFT_OK, ""};
+    char *text;
+    size_t n;
+    assert_ok(io_read_file(io_system(), mem_system(), path, 64u << 20, &text, &n, &err), &err);
+    json_doc doc = {NULL};
+    assert_ok(json_parse(&doc, text, n, &err), &err);
+    mem_free(mem_system(), text, n + 1);
+    return doc;
+}
+
+int32_t *run_ids(const json *array, uint32_t *n)
+{
+    *n = (uint32_t)json_length(array);
+    int32_t *ids = calloc((size_t)*n + 1, sizeof *ids);
+    for (uint32_t i = 0; i < *n; i++) ids[i] = (int32_t)json_int(json_at(array, i), -1);
+    return ids;
+}
+
+void *run_read_tensor(const char *path, const char *name, size_t *n)
+{
+    weft_error err = {WEFT_OK, ""};
+    uint64_t length = 0;
+    const io *files = io_system();
+    assert_ok(files->read(files, path, 0, &length, sizeof length, &err), &err);
+    char *header = malloc((size_t)length);
+    assert_ok(files->read(files, path, 8, header, (size_t)length, &err), &err);
+    json_doc doc = {NULL};
+    assert_ok(json_parse(&doc, header, (size_t)length, &err), &err);
+    free(header);
+    const json *offsets = json_get(json_get(doc.root, name), "data_offsets");
+    uint64_t first = (uint64_t)json_int(json_at(offsets, 0), 0);
+    uint64_t end = (uint64_t)json_int(json_at(offsets, 1), 0);
+    void *data = NULL;
+    *n = (size_t)(end - first) / 4;
+    if (offsets != NULL) {
+        data = malloc((size_t)(end - first) + 1);
+        assert_ok(files->read(files, path, 8 + length + first, data, (size_t)(end - first), &err),
+                  &err);
+    }
+    json_doc_free(&doc);
+    return data;
+}
+
+const char *const *run_isas(size_t *n)
+{
+    static const char *found[8];
+    size_t count;
+    const cpu_isa *table = cpu_isa_table(&count);
+    *n = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (table[i].available()) {
+            found[(*n)++] = table[i].name;
+        } else {
+            print_message("NOT RUN: this processor does not have %s\n", table[i].name);
+        }
+    }
+    return found;
+}
+
+const char *run_extra_model(const char *name, char *path, size_t capacity)
+{
+    const char *root = getenv("WEFT_MODELS");
+    if (root == NULL) root = WEFT_SOURCE_DIR "/build/models";
+    snprintf(path, capacity, "%s/%s", root, name);
+    if (access(path, R_OK) == 0) return path;
+    print_message("NOT RUN: %s is not there (tools/fetch_models.sh)\n", path);
+    return NULL;
+}

@@ -1,0 +1,52 @@
+/* runs.h - models, engines and whole requests in one call, for tests that compare answers. */
+#ifndef SUPPORT_RUNS_H
+#define SUPPORT_RUNS_H
+
+#include "base/json.h"
+#include "support/test.h"
+
+/* Opens or fails the test. */
+weft_model *run_open_model(const char *path);
+weft_engine *run_open_engine(const weft_model *model, const weft_engine_options *options);
+
+uint32_t run_n_vocab(const weft_model *model);
+
+/* One request and all it gave. Set prompt, n_prompt, max_new (and sampling); run_all fills the rest. */
+typedef struct run {
+    const int32_t *prompt;
+    uint32_t n_prompt, max_new;
+    bool want_prompt_logits, stops; /* stops: end tokens end it */
+    weft_sampling sampling;         /* all zero: greedy */
+    int32_t *tokens;                /* [n_tokens] */
+    float *logprobs;                /* [n_tokens] */
+    uint32_t n_tokens;
+    float *prompt_logits; /* [n_prompt, n_vocab] or NULL */
+    float *new_logits;    /* [max_new, n_vocab] */
+    weft_finish finish;
+    weft_handle handle;
+} run;
+
+/* Submits all, steps until nothing is active, polls; fails the test on any error. */
+void run_all(weft_engine *engine, uint32_t n_vocab, run *runs, size_t n);
+void run_free(run *r);
+
+/* Fails the test unless tokens, log-probabilities and logits of both are the same bits. */
+void run_assert_identical(const run *a, const run *b, uint32_t n_vocab);
+
+/* A JSON file as a document; the caller frees it. */
+json_doc run_read_json(const char *path);
+
+/* An array of integers as ids: [*n], the caller frees them. */
+int32_t *run_ids(const json *array, uint32_t *n);
+
+/* A tensor of a safetensors file, as its bytes; NULL when absent, *n elements of 4 bytes. The caller frees it. */
+void *run_read_tensor(const char *path, const char *name, size_t *n);
+
+/* Instruction sets of this processor that backend "cpu" may be forced to: [*n]. Those missing are printed. */
+const char *const *run_isas(size_t *n);
+
+/* A real model that is not in the repository: its path under build/models (or $WEFT_MODELS), NULL when it is not
+ * there, with a line that says so. */
+const char *run_extra_model(const char *name, char *path, size_t capacity);
+
+#endif
