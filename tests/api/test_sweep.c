@@ -1,0 +1,93 @@
+/* test_sweep.c - opening a model and one whole generation with every allocation, then every file operation, failing
+ * once: the right status each time, nothing leaked. */
+#include <string.h>
+
+#include "api/api.h"
+#include "support/fault.h"
+#include "support/test.h"
+
+#define MESSAGES "[{\"role\":\"user\",\"content\":\"Tell me a story.\"}]"
+
+static weft_status generate(weft_engine *engine, const int32_t *ids, size_t n, weft_detokenizer *d,
+                            weft_error *err)
+{
+    weft_request r = {.struct_size = sizeof r,
+                      .prompt = ids,
+                      .n_prompt = (uint32_t)n,
+                      .max_new = 3,
+                      .flags = WEFT_REQUEST_IGNORE_STOP,
+                      .sampling = {0.7F, 0.9F, 0.05F, 40, 1}};
+    weft_handle handle;
+    weft_status status = weft_submit(engine, &r, &handle, err);
+    uint32_t n_active = 1;
+    while (status == WEFT_OK && n_active > 0) status = weft_step(engine, &n_active, err);
+    while (status == WEFT_OK) {
+        weft_event event = {.struct_size = sizeof event};
+        status = weft_poll(engine, handle, &event, err);
+        if (status != WEFT_OK || event.kind == WEFT_EVENT_NONE) break;
+        const char *text;
+        size_t n_bytes;
+        if (event.kind == WEFT_EVENT_TOKEN)
+            status = weft_detokenizer_push(d, event.token, &text, &n_bytes, err);
+        if (event.kind != WEFT_EVENT_DONE) continue;
+        if (event.finish == WEFT_FINISH_ERROR)
+            status = err_set(err, event.error.status, "%s", event.error.message);
+        break;
+    }
+    return status;
+}
+
+static weft_status use(const weft_model *model, weft_error *err)
+{
+    int32_t ids[64];
+    size_t n = 0;
+    weft_detokenizer *d = NULL;
+    weft_engine *engine = NULL;
+    weft_engine_options options = {.struct_size = sizeof options,
+                                   .n_threads = 2,
+                                   .context = 128,
+                                   .chunk_tokens = 8,
+                                   .max_sequences = 2};
+    weft_status status = weft_chat_tokenize(model, MESSAGES, NULL, 0, ids, 64, &n, err);
+    if (status == WEFT_OK) status = weft_detokenizer_create(model, 0, &d, err);
+    if (status == WEFT_OK) status = weft_engine_open(model, &options, &engine, err);
+    if (status == WEFT_OK) status = generate(engine, ids, n, d, err);
+    weft_engine_close(engine);
+    weft_detokenizer_destroy(d);
+    return status;
+}
+
+static weft_status scenario(const env *world, void *user, weft_error *err)
+{
+    weft_model_options options = {.struct_size = sizeof options, .allocator = world->allocator};
+    weft_model *model = NULL;
+    weft_status status = api_model_open(user, &options, world->io, &model, err);
+    if (status == WEFT_OK) status = use(model, err);
+    weft_model_close(model);
+    return status;
+}
+
+static void test_allocations(void **state)
+{
+    (void)state;
+    char path[] = WEFT_SOURCE_DIR "/models/tiny/draft";
+    size_t n = fault_sweep(scenario, path);
+    print_message("%zu allocations\n", n);
+    assert_true(n >= 100);
+}
+
+static void test_files(void **state)
+{
+    (void)state;
+    char path[] = WEFT_SOURCE_DIR "/models/tiny/window-mlx4";
+    size_t n = fault_sweep_io(scenario, path);
+    print_message("%zu file operations\n", n);
+    assert_true(n >= 10);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_allocations),
+                                       cmocka_unit_test(test_files)};
+    return TEST_RUN("api/sweep", tests);
+}
