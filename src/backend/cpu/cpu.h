@@ -93,7 +93,8 @@ struct backend_plan {
     size_t *rope_offsets; /* [n_ropes] */
     cpu_scratch *scratch; /* [n_threads] */
     float *parts;         /* [n_parts, part_stride]: splits computed apart and merged later */
-    uint32_t n_parts, part_stride;
+    size_t n_parts;
+    uint32_t part_stride;
     arena arena; /* owns all of the above */
 };
 

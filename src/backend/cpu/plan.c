@@ -110,6 +110,7 @@ static graph_id fusable_glu(const graph *g, const graph_id *group, uint32_t n)
     graph_id reader = graph_last_use(g, group[0]);
     const graph_value *v = &g->values[reader];
     bool ok = v->op == GRAPH_GLU && v->in[0] == group[0] && v->in[1] == group[1];
+    if (reader == g->output) return 0;
     return ok && count_uses(g, group[0]) == 1 && count_uses(g, group[1]) == 1 ? reader : 0;
 }
 
@@ -260,9 +261,10 @@ static bool take_buffers(backend *b, backend_plan *p, sizes s)
 {
     size_t n_splits = (size_t)p->limits.context / KV_SPLIT + 2;
     p->part_stride = s.v_dim + 2;
-    p->n_parts =
-        b->n_threads == 1 ? 0 : (uint32_t)(2 * (size_t)b->n_threads * ATTEND_QUERIES * n_splits);
-    p->parts = take(p, (size_t)p->n_parts * p->part_stride, sizeof(float));
+    p->n_parts = b->n_threads == 1 ? 0 : 2 * (size_t)b->n_threads * ATTEND_QUERIES * n_splits;
+    size_t n_floats;
+    if (!size_mul(p->n_parts, p->part_stride, &n_floats)) return false;
+    p->parts = take(p, n_floats, sizeof(float));
     p->ropes = take(p, s.ropes, sizeof(float));
     p->scratch = take(p, b->n_threads, sizeof(cpu_scratch));
     p->next = take(p, (size_t)p->n_phases * 2, sizeof(atomic_uint));

@@ -115,7 +115,9 @@ static void run_elementwise(const cpu_run *r, const graph_value *v, float *y, to
     } else if (v->op == GRAPH_SCALE) {
         for (size_t i = first; i < n; i++) y[i] = a[i] * v->f[0];
     } else if (v->op == GRAPH_GLU) {
-        glu_fn(&r->b->kernels, v->i[0])(a + first, b + first, (uint32_t)(n - first), y + first);
+        /* Row by row: where a number stands in a call must not depend on the batch. */
+        kernel_glu_fn *fn = glu_fn(&r->b->kernels, v->i[0]);
+        for (size_t at = first; at < n; at += v->cols) fn(a + at, b + at, v->cols, y + at);
     } else {
         for (size_t i = first; i < n; i++) y[i] = v->f[0] * tanhf(a[i] / v->f[0]);
     }

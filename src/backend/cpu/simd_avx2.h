@@ -15,7 +15,7 @@
 #define UNROLL _Pragma("GCC unroll 16")
 
 /* Floats of a vector; columns of a block; rows and tokens of a dense tile; tokens of a tile of codes. */
-enum { VL = 8, VW = 32, DENSE_TOKENS = 3, CODE_TOKENS = 8 };
+enum { VL = 8, VW = 32, DENSE_TOKENS = 3, CODE_TOKENS = 4 };
 
 typedef __m256 vf;
 typedef __m256i vi;
@@ -27,6 +27,12 @@ typedef struct vw {
 INLINE void v_prefetch(const void *at)
 {
     _mm_prefetch((const char *)at, _MM_HINT_T0);
+}
+
+/* Into the second-level cache. */
+INLINE void v_prefetch_far(const void *at)
+{
+    _mm_prefetch((const char *)at, _MM_HINT_T1);
 }
 
 /* ---- floats */
@@ -346,10 +352,13 @@ INLINE vi vi_tree(const vi a[VL])
                   _mm256_permute2x128_si256(quad[0], quad[1], 0x31));
 }
 
-/* sum + the products of pairs of 16-bit numbers. */
+/* sum + the products of pairs of 16-bit numbers. The compiler may not put a chain of these in another order:
+ * it would hold all products at once, on the stack. */
 INLINE vi vi_dot(vi sum, vi a, vi b)
 {
-    return _mm256_add_epi32(sum, _mm256_madd_epi16(a, b));
+    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(a, b));
+    __asm__("" : "+x"(sum));
+    return sum;
 }
 
 /* rows [8, 8] of 32 bits -> columns. */
@@ -406,8 +415,8 @@ INLINE vi vw_dot_half(vw a, vw b, int half)
     return half == 0 ? _mm256_madd_epi16(a.lo, b.lo) : _mm256_madd_epi16(a.hi, b.hi);
 }
 
-/* Blocks of VL rows -> the 16 pairs of columns, each of VL rows: out [16, VL]. */
-INLINE void vw_interleave(const vw a[VL], int32_t *out)
+/* Blocks of VL rows -> the 16 pairs of columns, each of VL rows and stride from the one before. */
+INLINE void vw_interleave(const vw a[VL], int32_t *out, size_t stride)
 {
     vi row[VL];
     vi column[VL];
@@ -415,12 +424,12 @@ INLINE void vw_interleave(const vw a[VL], int32_t *out)
     for (int i = 0; i < VL; i++) row[i] = a[i].lo;
     v_transpose(row, column);
     UNROLL
-    for (int i = 0; i < VL; i++) vi_store(out + i * VL, column[i]);
+    for (size_t i = 0; i < VL; i++) vi_store(out + i * stride, column[i]);
     UNROLL
     for (int i = 0; i < VL; i++) row[i] = a[i].hi;
     v_transpose(row, column);
     UNROLL
-    for (int i = 0; i < VL; i++) vi_store(out + (VL + i) * VL, column[i]);
+    for (size_t i = 0; i < VL; i++) vi_store(out + (VL + i) * stride, column[i]);
 }
 
 INLINE void vw_to_float(vw a, vf out[VW / VL])
@@ -518,8 +527,17 @@ INLINE vw vw_bits(const unsigned char *at, const int bits)
     vi low;
     vi high;
     if (bits <= 4) {
-        __m128i run = _mm_setzero_si128();
-        memcpy(&run, at, (size_t)(4 * bits));
+        __m128i run;
+        if (bits == 4) {
+            run = _mm_loadu_si128((const __m128i *)(const void *)at);
+        } else {
+            run = _mm_loadl_epi64((const __m128i *)(const void *)at);
+        }
+        if (bits == 3) {
+            int32_t last;
+            memcpy(&last, at + 8, sizeof last);
+            run = _mm_insert_epi32(run, last, 2);
+        }
         low = _mm256_broadcastsi128_si256(run);
         high = low;
     } else {

@@ -11,7 +11,7 @@
 #define UNROLL _Pragma("GCC unroll 16")
 
 /* Floats of a vector; columns of a block; rows and tokens of a dense tile; tokens of a tile of codes. */
-enum { VL = 16, VW = 32, DENSE_TOKENS = 6, CODE_TOKENS = 16 };
+enum { VL = 16, VW = 32, DENSE_TOKENS = 6, CODE_TOKENS = 8 };
 
 typedef __m512 vf;
 typedef __m512i vi;
@@ -23,6 +23,12 @@ typedef struct vw {
 INLINE void v_prefetch(const void *at)
 {
     _mm_prefetch((const char *)at, _MM_HINT_T0);
+}
+
+/* Into the second-level cache. */
+INLINE void v_prefetch_far(const void *at)
+{
+    _mm_prefetch((const char *)at, _MM_HINT_T1);
 }
 
 /* ---- floats */
@@ -411,8 +417,8 @@ INLINE vi vw_dot_half(vw a, vw b, int half)
                                      b.all);
 }
 
-/* Blocks of VL rows -> the 16 pairs of columns, each of VL rows: out [16, VL]. */
-INLINE void vw_interleave(const vw a[VL], int32_t *out)
+/* Blocks of VL rows -> the 16 pairs of columns, each of VL rows and stride from the one before. */
+INLINE void vw_interleave(const vw a[VL], int32_t *out, size_t stride)
 {
     vi row[VL];
     vi column[VL];
@@ -420,7 +426,7 @@ INLINE void vw_interleave(const vw a[VL], int32_t *out)
     for (int i = 0; i < VL; i++) row[i] = a[i].all;
     v_transpose(row, column);
     UNROLL
-    for (int i = 0; i < VL; i++) vi_store(out + (size_t)i * VL, column[i]);
+    for (size_t i = 0; i < VL; i++) vi_store(out + i * stride, column[i]);
 }
 
 INLINE void vw_to_float(vw a, vf out[VW / VL])

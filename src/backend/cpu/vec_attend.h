@@ -14,15 +14,13 @@ enum { SCORE_QUERIES = 2, SCORE_KEYS = 4, VALUE_QUERIES = 4, VALUE_VECTORS = 4 }
 
 INLINE vf kv_load(const dense_type type, const void *base, size_t index)
 {
-    if (type == DENSE_F32) return vf_load((const float *)base + index);
-    const uint16_t *at = (const uint16_t *)base + index;
-    return type == DENSE_F16 ? vf_load_f16(at) : vf_load_bf16(at);
+    return dense_load(type, (const unsigned char *)base + index * (type == DENSE_F32 ? 4 : 2));
 }
 
 INLINE vf kv_load_part(const dense_type type, const void *base, size_t index, uint32_t n)
 {
-    if (type == DENSE_F32) return vf_load_part((const float *)base + index, n);
-    return dense_load_part(type, (const uint16_t *)base + index, n);
+    size_t size = type == DENSE_F32 ? 4 : 2;
+    return dense_load_part(type, (const unsigned char *)base + index * size, n);
 }
 
 /* n_q queries from i on against SCORE_KEYS keys from j on, of which those beyond the last are it again. */

@@ -11,7 +11,7 @@
 #include "tensor/encoding.h"
 
 /* Columns are walked in chunks of 8 blocks: one super-block of the K encodings, whole affine groups. */
-enum { CHUNK_BLOCKS = 8, CHUNK = CHUNK_BLOCKS * KERNEL_BLOCK };
+enum { CHUNK_BLOCKS = 8, CHUNK = CHUNK_BLOCKS * KERNEL_BLOCK, LINE = 64 };
 
 _Static_assert((int)VW == (int)KERNEL_BLOCK, "a vw holds a block");
 
@@ -188,42 +188,93 @@ INLINE float affine_param(const unsigned char *row, uint32_t i, uint8_t type)
     return fp_from_bf16(load_u16(row + (size_t)i * 2));
 }
 
-/* 8 blocks that lie in 2, 4 or 8 groups of 16-bit scales: of each block, its scale. */
-INLINE void affine_params_16(const unsigned char *row, uint32_t group, uint8_t type, float *out)
+/* 16-bit numbers of 8 rows, 4 of each, the rows stride bytes apart -> f32 with rows as lanes: group g at
+ * out + g * VL. Of rows beyond n_rows - 1 that one is read; bytes: how many there are of each, 4 or 8. */
+INLINE void affine_turn(const unsigned char *row, uint64_t stride, uint32_t n_rows, size_t bytes,
+                        uint8_t type, float *out)
 {
-    __m128i all;
-    if (group == 32) {
-        all = _mm_loadu_si128((const __m128i *)(const void *)row);
-    } else if (group == 64) {
-        uint64_t four;
-        memcpy(&four, row, sizeof four);
-        all = _mm_cvtsi64_si128((long long)four);
-        all = _mm_unpacklo_epi16(all, all);
-    } else {
-        all = _mm_cvtsi32_si128((int)load_u32(row));
-        all = _mm_unpacklo_epi16(all, all);
-        all = _mm_unpacklo_epi32(all, all);
+    __m128i a[8];
+    UNROLL
+    for (uint32_t r = 0; r < 8; r++) {
+        const void *at = row + (r < n_rows ? r : n_rows - 1) * stride;
+        a[r] = bytes == 8 ? _mm_loadl_epi64(at) : _mm_cvtsi32_si128((int)load_u32(at));
     }
-    __m256 value;
-    if (type == ENCODING_ID_F16) {
-        value = _mm256_cvtph_ps(all);
-    } else {
-        value = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(all), 16));
+    __m128i four[4];
+    UNROLL
+    for (int i = 0; i < 2; i++) {
+        __m128i x = _mm_unpacklo_epi16(a[4 * i], a[4 * i + 1]);
+        __m128i y = _mm_unpacklo_epi16(a[4 * i + 2], a[4 * i + 3]);
+        four[2 * i] = _mm_unpacklo_epi32(x, y);
+        four[2 * i + 1] = _mm_unpackhi_epi32(x, y);
     }
-    _mm256_storeu_ps(out, value);
+    UNROLL
+    for (int g = 0; g < 4; g++) {
+        if (g >= 2 && bytes == 4) break;
+        __m128i all = g % 2 == 0 ? _mm_unpacklo_epi64(four[g / 2], four[2 + g / 2])
+                                 : _mm_unpackhi_epi64(four[g / 2], four[2 + g / 2]);
+        __m256 value = type == ENCODING_ID_F16
+                           ? _mm256_cvtph_ps(all)
+                           : _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(all), 16));
+        _mm256_storeu_ps(out + (size_t)g * VL, value);
+    }
+}
+
+/* The scales or biases of a whole chunk of VL rows, of which n_rows are there: out [block, VL]. */
+static void affine_panel(const tensor *w, int plane, uint64_t row, uint32_t n_rows, uint32_t block,
+                         float *out)
+{
+    uint32_t group = w->group;
+    uint64_t stride = w->row_bytes[plane];
+    const unsigned char *at =
+        w->planes[plane] + row * stride + (size_t)(block * KERNEL_BLOCK / group) * 2;
+    float of_group[CHUNK_BLOCKS * VL];
+    for (uint32_t r = 0; r < VL; r += 8) {
+        uint32_t first = r < n_rows ? r : n_rows - 1;
+        const unsigned char *from = at + first * stride;
+        uint32_t n = n_rows - first;
+        affine_turn(from, stride, n, group == 128 ? 4 : 8, w->param_type, of_group + r);
+        if (group == 32) affine_turn(from + 8, stride, n, 8, w->param_type, of_group + 4 * VL + r);
+    }
+    for (uint32_t b = 0; b < CHUNK_BLOCKS; b++) {
+        vf_store(out + b * VL, vf_load(of_group + (size_t)(b * KERNEL_BLOCK / group) * VL));
+    }
 }
 
 static void affine_params(const unsigned char *row, uint32_t group, uint8_t type, uint32_t block,
                           uint32_t n_blocks, float *out)
 {
-    uint32_t first = block * KERNEL_BLOCK / group;
-    if (n_blocks == CHUNK_BLOCKS && type != ENCODING_ID_F32 && group <= 128) {
-        affine_params_16(row + (size_t)first * 2, group, type, out);
-        return;
-    }
     for (uint32_t b = 0; b < n_blocks; b++) {
         out[b] = affine_param(row, (block + b) * KERNEL_BLOCK / group, type);
     }
+}
+
+/* Bytes of a block of the encodings with an f16 scale in front of every 32 codes; 0: another one. */
+INLINE uint32_t codes_block_bytes(const codes_kind kind)
+{
+    switch (kind) {
+    case CODES_Q4_0:
+        return 18;
+    case CODES_Q4_1:
+        return 20;
+    case CODES_Q5_0:
+        return 22;
+    case CODES_Q8_0:
+        return 34;
+    default:
+        return 0;
+    }
+}
+
+/* The f16 number skip bytes into each block of VL rows: out [block, VL]. */
+INLINE void block_params(const unsigned char *const codes[VL], size_t at, const uint32_t bytes,
+                         uint32_t n_blocks, float *out)
+{
+    uint16_t half[CHUNK_BLOCKS * VL];
+    for (uint32_t b = 0; b < n_blocks; b++) {
+        UNROLL
+        for (uint32_t r = 0; r < VL; r++) half[b * VL + r] = load_u16(codes[r] + at + b * bytes);
+    }
+    for (uint32_t b = 0; b < n_blocks; b++) vf_store(out + b * VL, vf_load_f16(half + b * VL));
 }
 
 /* The eight 6-bit scales and eight minimums of a super-block of Q4_K or Q5_K (encodings/k_scales.h), each in a

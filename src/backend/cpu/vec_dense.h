@@ -19,35 +19,45 @@ typedef struct dense_tile_state {
     float sum[DENSE_GROUP][DENSE_ROWS][VL];
 } dense_tile_state;
 
-/* n < VL elements of a half type; the other lanes are 0. */
-INLINE vf dense_load_part(const dense_type type, const void *at, uint32_t n)
+INLINE vf dense_load(const dense_type type, const void *at)
 {
-    uint16_t half[VL] = {0};
-    memcpy(half, at, (size_t)n * 2);
-    return type == DENSE_F16 ? vf_load_f16(half) : vf_load_bf16(half);
+    if (type == DENSE_F32) return vf_load(at);
+    return type == DENSE_F16 ? vf_load_f16(at) : vf_load_bf16(at);
 }
 
-/* Columns first .. first + n - 1 of a row to f32, in whole vectors. */
-INLINE void dense_decode(const dense_type type, const codes_kind kind, const tensor *w,
-                         uint64_t row, uint32_t first, uint32_t n, float *out)
+/* n < VL elements; the other lanes are 0. */
+INLINE vf dense_load_part(const dense_type type, const void *at, uint32_t n)
 {
+    if (type == DENSE_F32) return vf_load_part(at, n);
+    uint16_t half[VL] = {0};
+    memcpy(half, at, (size_t)n * 2);
+    return dense_load(type, half);
+}
+
+/* Columns first .. first + n - 1 of a row to f32, in whole vectors. ahead: bytes to fetch meanwhile, as many
+ * as these columns have, or NULL. */
+INLINE void dense_decode(const dense_type type, const codes_kind kind, const tensor *w,
+                         uint64_t row, uint32_t first, uint32_t n, float *out,
+                         const unsigned char *ahead)
+{
+    const unsigned char *at = w->planes[0] + row * w->row_bytes[0];
     if (type == DENSE_CODES) {
         codes_row(w, kind, row, first, n, out);
         return;
     }
-    const unsigned char *at = w->planes[0] + row * w->row_bytes[0];
-    if (type == DENSE_F32) {
-        memcpy(out, at + (size_t)first * 4, (size_t)n * 4);
-        memset(out + n, 0, (VL - n % VL) % VL * sizeof *out);
-        return;
-    }
-    at += (size_t)first * 2;
+    const uint32_t size = type == DENSE_F32 ? 4 : 2;
+    const uint32_t line = LINE / size;
+    at += (size_t)first * size;
     uint32_t i = 0;
-    for (; n - i >= VL; i += VL) {
-        const unsigned char *from = at + (size_t)i * 2;
-        vf_store(out + i, type == DENSE_F16 ? vf_load_f16(from) : vf_load_bf16(from));
+    for (; n - i >= line; i += line) {
+        if (ahead != NULL) v_prefetch_far(ahead + (size_t)i * size);
+        UNROLL
+        for (uint32_t j = 0; j < line; j += VL) {
+            vf_store(out + i + j, dense_load(type, at + (size_t)(i + j) * size));
+        }
     }
-    if (i < n) vf_store(out + i, dense_load_part(type, at + (size_t)i * 2, n - i));
+    for (; n - i >= VL; i += VL) vf_store(out + i, dense_load(type, at + (size_t)i * size));
+    if (i < n) vf_store(out + i, dense_load_part(type, at + (size_t)i * size, n - i));
 }
 
 /* The n columns of a chunk: four rows, n_tokens tokens. */
@@ -114,19 +124,11 @@ INLINE void dense_put(const kernel_linear *a, uint32_t token, uint32_t row, floa
     a->y[to] = a->add == NULL ? sum : a->add[to] + sum;
 }
 
-/* Fetches n bytes that lie as far behind the rows at work as those are long, if they are ours to read. */
-INLINE void dense_prefetch(const kernel_linear *a, uint32_t row, uint64_t offset, uint64_t n)
-{
-    if (a->end - row < 2 * DENSE_ROWS) return;
-    const unsigned char *at =
-        a->w->planes[0] + (uint64_t)(row + DENSE_ROWS) * a->w->row_bytes[0] + offset;
-    for (uint64_t i = 0; i < n; i += 64) v_prefetch(at + i);
-}
-
 INLINE void dense_linear(const dense_type type, const kernel_linear *a)
 {
     codes_kind kind = type == DENSE_CODES ? codes_kind_of(a->w) : CODES_NONE;
     uint32_t cols = (uint32_t)a->w->n_cols;
+    size_t size = type == DENSE_F32 ? 4 : 2;
     for (uint32_t group = 0; group < a->n_tokens; group += DENSE_GROUP) {
         uint32_t left = a->n_tokens - group;
         uint32_t n_tokens = left < DENSE_GROUP ? left : DENSE_GROUP;
@@ -134,14 +136,18 @@ INLINE void dense_linear(const dense_type type, const kernel_linear *a)
         for (uint32_t row = a->first; row < a->end; row += DENSE_ROWS) {
             uint32_t n_rows = a->end - row < DENSE_ROWS ? a->end - row : DENSE_ROWS;
             dense_tile_state d;
+            /* The rows after these, if they are ours: those of another thread are its business. */
+            const unsigned char *ahead = NULL;
+            if (a->end - row >= 2 * DENSE_ROWS) {
+                ahead = a->w->planes[0] + (uint64_t)(row + DENSE_ROWS) * a->w->row_bytes[0];
+            }
             memset(d.sum, 0, n_tokens * sizeof d.sum[0]);
             for (uint32_t col = 0; col < cols; col += DENSE_CHUNK) {
                 uint32_t n = cols - col < DENSE_CHUNK ? cols - col : DENSE_CHUNK;
-                uint64_t bytes = a->w->row_bytes[0] * n / cols * DENSE_ROWS;
-                dense_prefetch(a, row, bytes * (col / DENSE_CHUNK), bytes);
                 for (uint32_t r = 0; r < DENSE_ROWS; r++) {
                     uint32_t of = row + (r < n_rows ? r : n_rows - 1);
-                    dense_decode(type, kind, a->w, of, col, n, d.w[r]);
+                    dense_decode(type, kind, a->w, of, col, n, d.w[r],
+                                 ahead == NULL ? NULL : ahead + (col * n_rows + r * n) * size);
                 }
                 dense_tiles(&d, x + col, cols, n, n_tokens);
             }

@@ -14,13 +14,20 @@
 #include "backend/cpu/vec_codes.h"
 
 /* Tokens that share an unpacked panel; lines fetched ahead of the rows at work. */
-enum { PANEL_TOKENS = 64, LINE = 64 };
+enum { PANEL_TOKENS = 64 };
 
-/* VL rows of one chunk. */
-typedef struct codes_panel {
+/* Vectors of rows: a broadcast pair of inputs meets both. */
+enum { PANEL_VECTORS = 2, PANEL_ROWS = PANEL_VECTORS * VL };
+
+/* The scales of VL rows of one chunk. */
+typedef struct codes_scale_panel {
     float scale[2][CHUNK_BLOCKS * VL]; /* [halves of a block][block, row] */
     float bias[CHUNK_BLOCKS * VL];
-    int32_t pairs[CHUNK_BLOCKS * (VW / 2) * VL]; /* [block, pair of columns, row] */
+} codes_scale_panel;
+
+typedef struct codes_panel {
+    codes_scale_panel of[PANEL_VECTORS];
+    int32_t pairs[CHUNK_BLOCKS * (VW / 2) * PANEL_ROWS]; /* [block, pair of columns, row] */
 } codes_panel;
 
 /* What a panel of rows is at. */
@@ -28,11 +35,13 @@ typedef struct codes_rows {
     const kernel_linear *a;
     uint32_t first, n;              /* rows of w; n <= VL, the last one fills the lanes beyond */
     const unsigned char *codes[VL]; /* of each row */
-    const unsigned char *ahead;     /* the panel after this one */
+    const unsigned char *ahead;     /* the rows that come after these */
+    uint64_t next;                  /* the first of them */
     uint32_t n_blocks;              /* of a row */
 } codes_rows;
 
-INLINE codes_rows codes_rows_at(const kernel_linear *a, uint32_t first)
+/* VL rows from first on; panel: how many rows are at work at a time. */
+INLINE codes_rows codes_rows_at(const kernel_linear *a, uint32_t first, uint32_t panel)
 {
     codes_rows rows = {.a = a, .first = first};
     rows.n = a->end - first < VL ? a->end - first : VL;
@@ -42,13 +51,14 @@ INLINE codes_rows codes_rows_at(const kernel_linear *a, uint32_t first)
         rows.codes[r] = base + (uint64_t)(r < rows.n ? r : rows.n - 1) * a->w->row_bytes[0];
     }
     /* Beyond the rows asked for nothing is fetched: they are another thread's, or no memory at all. */
-    rows.ahead = first + VL < a->end ? base + VL * a->w->row_bytes[0] : base;
+    rows.next = a->end - first >= panel + VL ? first + panel : first;
+    rows.ahead = a->w->planes[0] + rows.next * a->w->row_bytes[0];
     return rows;
 }
 
-/* The scales and biases of a chunk, with rows as lanes. */
-INLINE void codes_panel_scales(const codes_kind kind, const codes_rows *rows, uint32_t block,
-                               uint32_t n_blocks, codes_panel *p)
+/* The scales and biases of a chunk by rows, then turned. */
+INLINE void codes_turned_scales(const codes_kind kind, const codes_rows *rows, uint32_t block,
+                                uint32_t n_blocks, codes_scale_panel *p)
 {
     float scale[2][VL * CHUNK_BLOCKS];
     float bias[VL * CHUNK_BLOCKS];
@@ -74,12 +84,48 @@ INLINE void codes_panel_scales(const codes_kind kind, const codes_rows *rows, ui
     if (codes_biased(kind)) v_transpose_8(bias, p->bias);
 }
 
-/* Fetches the part of the next panel that corresponds to the chunk at work. */
-INLINE void codes_prefetch(const codes_kind kind, const codes_rows *rows, uint32_t chunk)
+/* The scales and biases of a chunk, with rows as lanes. */
+INLINE void codes_panel_scales(const codes_kind kind, const codes_rows *rows, uint32_t block,
+                               uint32_t n_blocks, codes_scale_panel *p)
 {
-    size_t bytes = VL * codes_chunk_bytes(kind);
-    const unsigned char *at = rows->ahead + chunk * bytes;
-    for (size_t i = 0; i < bytes; i += LINE) v_prefetch(at + i);
+    const tensor *w = rows->a->w;
+    if (codes_block_bytes(kind) > 0) {
+        size_t at = block / CHUNK_BLOCKS * codes_chunk_bytes(kind);
+        block_params(rows->codes, at, codes_block_bytes(kind), n_blocks, p->scale[0]);
+        if (kind != CODES_Q4_1) return;
+        block_params(rows->codes, at + 2, codes_block_bytes(kind), n_blocks, p->bias);
+        return;
+    }
+    bool halves = w->param_type != ENCODING_ID_F32 && w->group <= 128;
+    if (kind <= CODES_AFFINE8 && halves && n_blocks == CHUNK_BLOCKS) {
+        affine_panel(w, 1, rows->first, rows->n, block, p->scale[0]);
+        affine_panel(w, 2, rows->first, rows->n, block, p->bias);
+        return;
+    }
+    codes_turned_scales(kind, rows, block, n_blocks, p);
+}
+
+/* Fetches the part of the next panel that corresponds to block b of the chunk at work. */
+INLINE void codes_prefetch(const codes_kind kind, const codes_rows *rows, uint32_t chunk,
+                           uint32_t b)
+{
+    size_t bytes = codes_chunk_bytes(kind) * (VL / CHUNK_BLOCKS);
+    const unsigned char *at = rows->ahead + ((size_t)chunk * CHUNK_BLOCKS + b) * bytes;
+    UNROLL
+    for (size_t i = 0; i < bytes; i += LINE) v_prefetch_far(at + i);
+}
+
+/* The same of its scales and biases where they lie apart, once a chunk. */
+INLINE void codes_prefetch_params(const codes_kind kind, const codes_rows *rows, uint32_t chunk)
+{
+    if (kind > CODES_AFFINE8) return;
+    const tensor *w = rows->a->w;
+    size_t bytes = (size_t)w->row_bytes[1] * VL / ((rows->n_blocks + 7) / 8);
+    for (int plane = 1; plane < 3; plane++) {
+        const unsigned char *at =
+            w->planes[plane] + rows->next * w->row_bytes[plane] + chunk * bytes;
+        for (size_t i = 0; i < bytes; i += LINE) v_prefetch_far(at + i);
+    }
 }
 
 INLINE void codes_store(const codes_rows *rows, uint32_t token, vf s, vf m)
@@ -105,7 +151,7 @@ INLINE void codes_few(const codes_kind kind, const kernel_linear *a, const uint3
     size_t cols = (size_t)a->w->n_cols;
     size_t blocks = cols / KERNEL_BLOCK;
     for (uint32_t first = a->first; first < a->end; first += VL) {
-        codes_rows rows = codes_rows_at(a, first);
+        codes_rows rows = codes_rows_at(a, first, VL);
         vf s[2] = {vf_zero(), vf_zero()};
         vf m[2] = {vf_zero(), vf_zero()};
         for (uint32_t block = 0; block < rows.n_blocks; block += CHUNK_BLOCKS) {
@@ -113,10 +159,11 @@ INLINE void codes_few(const codes_kind kind, const kernel_linear *a, const uint3
             uint32_t n_blocks = left < CHUNK_BLOCKS ? left : CHUNK_BLOCKS;
             uint32_t chunk = block / CHUNK_BLOCKS;
             size_t skip = chunk * codes_chunk_bytes(kind);
-            codes_panel p;
+            codes_scale_panel p;
             codes_panel_scales(kind, &rows, block, n_blocks, &p);
-            codes_prefetch(kind, &rows, chunk);
+            codes_prefetch_params(kind, &rows, chunk);
             for (uint32_t b = 0; b < n_blocks; b++) {
+                codes_prefetch(kind, &rows, chunk, b);
                 vi dot[2][2][VL];
                 vw x[2];
                 UNROLL
@@ -158,9 +205,17 @@ INLINE void codes_few(const codes_kind kind, const kernel_linear *a, const uint3
 
 /* The state of the tokens that share a panel: [token, row]. */
 typedef struct codes_sums {
-    float s[PANEL_TOKENS * VL];
-    float m[PANEL_TOKENS * VL];
+    float s[PANEL_TOKENS * PANEL_ROWS];
+    float m[PANEL_TOKENS * PANEL_ROWS];
 } codes_sums;
+
+/* A pointer of which the compiler knows nothing: it then keeps that one in a register, and not every sum of it
+ * with a constant. */
+INLINE const int16_t *v_kept(const int16_t *p)
+{
+    __asm__("" : "+r"(p));
+    return p;
+}
 
 /* One chunk of a panel against n tokens from token on; group: the first token of sums. */
 INLINE void codes_tile(const kernel_linear *a, const codes_panel *p, codes_sums *sums,
@@ -172,38 +227,59 @@ INLINE void codes_tile(const kernel_linear *a, const codes_panel *p, codes_sums 
     const int16_t *q = a->x.q + token * cols + (size_t)block * VW;
     const float *step = a->x.scale + token * blocks + block;
     const float *total = a->x.sum + token * blocks + block;
-    float *s = sums->s + (size_t)(token - group) * VL;
-    float *m = sums->m + (size_t)(token - group) * VL;
+    float *s = sums->s + (size_t)(token - group) * PANEL_ROWS;
+    float *m = sums->m + (size_t)(token - group) * PANEL_ROWS;
     for (uint32_t b = 0; b < n_blocks; b++, q += VW) {
-        const int32_t *pairs = p->pairs + (size_t)b * (VW / 2) * VL;
+        const int32_t *pairs = p->pairs + (size_t)b * (VW / 2) * PANEL_ROWS;
+        const int16_t *in[CODE_TOKENS];
+        UNROLL
+        for (uint32_t t = 0; t < n; t++) in[t] = v_kept(q + t * cols);
         UNROLL
         for (int h = 0; h < subs; h++) {
-            vi dot[CODE_TOKENS];
+            vi dot[CODE_TOKENS][PANEL_VECTORS];
             UNROLL
-            for (uint32_t t = 0; t < n; t++) dot[t] = vi_zero();
-            int end = (h + 1) * (VW / 2) / subs;
-            for (int i = h * (VW / 2) / subs; i < end; i++) {
-                vi code = vi_load(pairs + (size_t)i * VL);
+            for (uint32_t t = 0; t < n; t++) {
+                UNROLL
+                for (int v = 0; v < PANEL_VECTORS; v++) dot[t][v] = vi_zero();
+            }
+            const int n_pairs = VW / 2 / subs;
+            UNROLL
+            for (int pair_i = 0; pair_i < n_pairs; pair_i++) {
+                int i = h * n_pairs + pair_i;
+                vi code[PANEL_VECTORS];
+                UNROLL
+                for (int v = 0; v < PANEL_VECTORS; v++) {
+                    code[v] = vi_load(pairs + (size_t)i * PANEL_ROWS + (size_t)v * VL);
+                }
                 UNROLL
                 for (uint32_t t = 0; t < n; t++) {
                     int32_t pair;
-                    memcpy(&pair, q + t * cols + 2 * (size_t)i, sizeof pair);
-                    dot[t] = vi_dot(dot[t], code, vi_set1(pair));
+                    memcpy(&pair, in[t] + 2 * (size_t)i, sizeof pair);
+                    vi x = vi_set1(pair);
+                    UNROLL
+                    for (int v = 0; v < PANEL_VECTORS; v++) {
+                        dot[t][v] = vi_dot(dot[t][v], code[v], x);
+                    }
                 }
             }
-            vf scale = vf_load(p->scale[h] + (size_t)b * VL);
             UNROLL
-            for (uint32_t t = 0; t < n; t++) {
-                vf term = vf_mul(vf_from_int(dot[t]), vf_set1(step[t * blocks + b]));
-                vf_store(s + t * VL, vf_fma(scale, term, vf_load(s + t * VL)));
+            for (int v = 0; v < PANEL_VECTORS; v++) {
+                vf scale = vf_load(p->of[v].scale[h] + (size_t)b * VL);
+                UNROLL
+                for (uint32_t t = 0; t < n; t++) {
+                    float *at = s + t * PANEL_ROWS + (size_t)v * VL;
+                    vf term = vf_mul(vf_from_int(dot[t][v]), vf_set1(step[t * blocks + b]));
+                    vf_store(at, vf_fma(scale, term, vf_load(at)));
+                }
             }
         }
-        if (biased) {
-            vf bias = vf_load(p->bias + (size_t)b * VL);
+        UNROLL
+        for (int v = 0; biased && v < PANEL_VECTORS; v++) {
+            vf bias = vf_load(p->of[v].bias + (size_t)b * VL);
             UNROLL
             for (uint32_t t = 0; t < n; t++) {
-                vf sum = vf_set1(total[t * blocks + b]);
-                vf_store(m + t * VL, vf_fma(bias, sum, vf_load(m + t * VL)));
+                float *at = m + t * PANEL_ROWS + (size_t)v * VL;
+                vf_store(at, vf_fma(bias, vf_set1(total[t * blocks + b]), vf_load(at)));
             }
         }
     }
@@ -219,11 +295,7 @@ INLINE void codes_tiles(const kernel_linear *a, const codes_panel *p, codes_sums
     for (; end - t >= CODE_TOKENS; t += CODE_TOKENS) {
         codes_tile(a, p, sums, group, t, block, n_blocks, CODE_TOKENS, subs, biased);
     }
-    if (CODE_TOKENS > 8 && end - t >= 8) {
-        codes_tile(a, p, sums, group, t, block, n_blocks, 8, subs, biased);
-        t += 8;
-    }
-    if (end - t >= 4) {
+    if (CODE_TOKENS > 4 && end - t >= 4) {
         codes_tile(a, p, sums, group, t, block, n_blocks, 4, subs, biased);
         t += 4;
     }
@@ -255,16 +327,20 @@ static void codes_tiles_halves(const kernel_linear *a, const codes_panel *p, cod
     codes_tiles(a, p, sums, group, n, block, n_blocks, 2, false);
 }
 
+/* Vector v of a panel. */
 INLINE void codes_unpack_panel(const codes_kind kind, const codes_rows *rows, uint32_t block,
-                               uint32_t n_blocks, codes_panel *p)
+                               uint32_t n_blocks, codes_panel *p, uint32_t v)
 {
     size_t skip = block / CHUNK_BLOCKS * codes_chunk_bytes(kind);
-    codes_panel_scales(kind, rows, block, n_blocks, p);
+    codes_panel_scales(kind, rows, block, n_blocks, &p->of[v]);
+    codes_prefetch_params(kind, rows, block / CHUNK_BLOCKS);
     for (uint32_t b = 0; b < n_blocks; b++) {
+        codes_prefetch(kind, rows, block / CHUNK_BLOCKS, b);
         vw code[VL];
         UNROLL
         for (int r = 0; r < VL; r++) code[r] = codes_unpack(kind, rows->codes[r] + skip, b);
-        vw_interleave(code, p->pairs + (size_t)b * (VW / 2) * VL);
+        vw_interleave(code, p->pairs + (size_t)b * (VW / 2) * PANEL_ROWS + (size_t)v * VL,
+                      PANEL_ROWS);
     }
 }
 
@@ -277,22 +353,29 @@ INLINE void codes_many(const codes_kind kind, const kernel_linear *a)
     for (uint32_t group = 0; group < a->n_tokens; group += PANEL_TOKENS) {
         uint32_t left = a->n_tokens - group;
         uint32_t n = left < PANEL_TOKENS ? left : PANEL_TOKENS;
-        for (uint32_t first = a->first; first < a->end; first += VL) {
-            codes_rows rows = codes_rows_at(a, first);
+        for (uint32_t first = a->first; first < a->end; first += PANEL_ROWS) {
+            codes_rows rows[PANEL_VECTORS];
             codes_sums sums;
-            memset(sums.s, 0, (size_t)n * VL * sizeof(float));
-            memset(sums.m, 0, (size_t)n * VL * sizeof(float));
-            for (uint32_t block = 0; block < rows.n_blocks; block += CHUNK_BLOCKS) {
-                uint32_t blocks_left = rows.n_blocks - block;
+            uint32_t n_vectors = a->end - first > VL ? PANEL_VECTORS : 1;
+            for (uint32_t v = 0; v < n_vectors; v++)
+                rows[v] = codes_rows_at(a, first + v * VL, PANEL_ROWS);
+            memset(sums.s, 0, (size_t)n * PANEL_ROWS * sizeof(float));
+            memset(sums.m, 0, (size_t)n * PANEL_ROWS * sizeof(float));
+            for (uint32_t block = 0; block < rows[0].n_blocks; block += CHUNK_BLOCKS) {
+                uint32_t blocks_left = rows[0].n_blocks - block;
                 uint32_t n_blocks = blocks_left < CHUNK_BLOCKS ? blocks_left : CHUNK_BLOCKS;
                 codes_panel p;
-                codes_unpack_panel(kind, &rows, block, n_blocks, &p);
-                codes_prefetch(kind, &rows, block / CHUNK_BLOCKS);
+                for (uint32_t v = 0; v < PANEL_VECTORS; v++) {
+                    const codes_rows *of = &rows[v < n_vectors ? v : 0];
+                    codes_unpack_panel(kind, of, block, n_blocks, &p, v);
+                }
                 tiles(a, &p, &sums, group, n, block, n_blocks);
             }
             for (uint32_t t = 0; t < n; t++) {
-                codes_store(&rows, group + t, vf_load(sums.s + (size_t)t * VL),
-                            vf_load(sums.m + (size_t)t * VL));
+                for (uint32_t v = 0; v < n_vectors; v++) {
+                    size_t at = (size_t)t * PANEL_ROWS + (size_t)v * VL;
+                    codes_store(&rows[v], group + t, vf_load(sums.s + at), vf_load(sums.m + at));
+                }
             }
         }
     }
