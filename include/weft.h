@@ -2,14 +2,15 @@
  * run steps, poll events.
  *
  * Conventions
- * - Every function that can fail returns a weft_status and takes, last, a weft_error that may be NULL.
- *   On failure out-parameters are NULL or zero and nothing else has changed.
- * - Every struct the caller fills starts with struct_size; set it with WEFT_INIT(type) or by hand.
- *   Fields beyond struct_size take their defaults; a longer struct is accepted when its tail is zero.
+ * - Every function that can fail returns a weft_status and takes, last, a weft_error that may be
+ *   NULL. On failure out-parameters are NULL or zero and nothing else has changed.
+ * - Every struct the caller fills starts with struct_size; set it to sizeof.
+ *   Fields beyond struct_size take their defaults; a longer struct is accepted when its tail is
+ *   zero.
  * - Text is UTF-8. Counts are uint32_t, memory is size_t, token ids are int32_t.
  * - No function prints, exits, reads the environment or keeps global state. A model may be used by
- *   several engines; an engine is stepped by one thread at a time, while weft_submit, weft_cancel and
- *   weft_poll may run in others.
+ *   several engines; an engine is stepped by one thread at a time, while weft_submit, weft_cancel
+ *   and weft_poll may run in others.
  */
 #ifndef WEFT_H
 #define WEFT_H
@@ -32,7 +33,7 @@ extern "C" {
 #define WEFT_API
 #endif
 
-/* ---- status and errors ------------------------------------------------------------------------ */
+/* ---- status and errors ----------------------------------------------------------------------- */
 
 /* name, value, what the caller can do. Values are never reused. */
 #define WEFT_STATUS_MAP(X)                                                                         \
@@ -64,11 +65,11 @@ WEFT_API const char *weft_version(void);
 /* "OK", "NOMEM", ...; "UNKNOWN" for any other value. Static. */
 WEFT_API const char *weft_status_name(weft_status status);
 
-/* ---- memory and log --------------------------------------------------------------------------- */
+/* ---- memory and log -------------------------------------------------------------------------- */
 
-/* One function for all of it, told exact sizes. ptr NULL allocates; new_size 0 frees and returns NULL;
- * NULL on failure leaves the old block as it was. align is a power of two, the same in every call for
- * one block. May be called from several threads. */
+/* One function for all of it, told exact sizes. ptr NULL allocates; new_size 0 frees and returns
+ * NULL; NULL on failure leaves the old block as it was. align is a power of two, the same in every
+ * call for one block. May be called from several threads. */
 typedef struct weft_allocator {
     void *user;
     void *(*resize)(void *user, void *ptr, size_t old_size, size_t new_size, size_t align);
@@ -82,7 +83,7 @@ typedef struct weft_log {
     void (*write)(void *user, weft_log_level level, const char *message);
 } weft_log;
 
-/* ---- models ----------------------------------------------------------------------------------- */
+/* ---- models ---------------------------------------------------------------------------------- */
 
 typedef struct weft_model weft_model;
 
@@ -147,15 +148,15 @@ typedef struct weft_kv_info {
 WEFT_API weft_status weft_model_kv(const weft_model *model, const char *spec, weft_kv_info *info,
                                    weft_error *err);
 
-/* ---- text ------------------------------------------------------------------------------------- */
+/* ---- text ------------------------------------------------------------------------------------ */
 
 enum {
     WEFT_TOKENIZE_PLAIN = 1,   /* added tokens in the text are not recognised */
     WEFT_TOKENIZE_SPECIALS = 2 /* add what the tokenizer puts around a text (bos, eos) */
 };
 
-/* ids: the caller's [capacity]; *n_ids is what was, or would have been, written: with LIMIT, call again
- * with that capacity. Few texts of n bytes need more than n + 8 ids. */
+/* ids: the caller's [capacity]; *n_ids is what was, or would have been, written: with LIMIT, call
+ * again with that capacity. Few texts of n bytes need more than n + 8 ids. */
 WEFT_API weft_status weft_tokenize(const weft_model *model, const char *text, size_t n_bytes,
                                    uint32_t flags, int32_t *ids, size_t capacity, size_t *n_ids,
                                    weft_error *err);
@@ -180,20 +181,20 @@ WEFT_API void weft_detokenizer_destroy(weft_detokenizer *detokenizer);
 
 enum { WEFT_CHAT_NO_GENERATION_PROMPT = 1 };
 
-/* messages_json: an array of {"role", "content", ...}; tools_json: an array or NULL. The model's own
- * template renders them. text: the caller's [capacity], NUL-terminated when it fits; *n_bytes as in
- * weft_tokenize. */
+/* messages_json: an array of {"role", "content", ...}; tools_json: an array or NULL. The model's
+ * own template renders them. text: the caller's [capacity], NUL-terminated when it fits; *n_bytes
+ * as in weft_tokenize. */
 WEFT_API weft_status weft_chat_render(const weft_model *model, const char *messages_json,
                                       const char *tools_json, uint32_t flags, char *text,
                                       size_t capacity, size_t *n_bytes, weft_error *err);
 
-/* The same, as token ids. Control tokens come from the template only: the content of a message cannot
- * spell one. */
+/* The same, as token ids. Control tokens come from the template only: the content of a message
+ * cannot spell one. */
 WEFT_API weft_status weft_chat_tokenize(const weft_model *model, const char *messages_json,
                                         const char *tools_json, uint32_t flags, int32_t *ids,
                                         size_t capacity, size_t *n_ids, weft_error *err);
 
-/* ---- engines ---------------------------------------------------------------------------------- */
+/* ---- engines --------------------------------------------------------------------------------- */
 
 typedef struct weft_engine weft_engine;
 

@@ -19,8 +19,9 @@ struct weft_model {
     weft_error chat_error;
 };
 
-/* Copies a caller's struct over defaults already in ours: sizes from least (the first release's) to size (ours)
- * are taken as they are, a longer one when its tail is zero. from may be NULL. ARGUMENT names what. */
+/* Copies a caller's struct over defaults already in ours: sizes from least (the first release's) to
+ * size (ours) are taken as they are, a longer one when its tail is zero. from may be NULL. ARGUMENT
+ * names what. */
 weft_status api_take_struct(void *ours, size_t size, const void *from, size_t least,
                             const char *what, weft_error *err);
 
@@ -28,13 +29,12 @@ weft_status api_take_struct(void *ours, size_t size, const void *from, size_t le
 weft_status api_give_struct(const void *ours, size_t size, void *to, size_t least, const char *what,
                             weft_error *err);
 
-/* Both expect struct_size as the first member. */
+/* Bytes of a struct up to and with its member last, the last of the first release. */
+#define API_UP_TO(ours, last) ((size_t)((const char *)(&(ours).last + 1) - (const char *)&(ours)))
 #define API_TAKE(ours, from, last, what, err)                                                      \
-    api_take_struct(&(ours), sizeof(ours), (from),                                                 \
-                    offsetof(__typeof__(ours), last) + sizeof((ours).last), what, err)
+    api_take_struct(&(ours), sizeof(ours), (from), API_UP_TO(ours, last), what, err)
 #define API_GIVE(ours, to, last, what, err)                                                        \
-    api_give_struct(&(ours), sizeof(ours), (to),                                                   \
-                    offsetof(__typeof__(ours), last) + sizeof((ours).last), what, err)
+    api_give_struct(&(ours), sizeof(ours), (to), API_UP_TO(ours, last), what, err)
 
 /* weft_model_open over any files; tests make them fail. */
 weft_status api_model_open(const char *path, const weft_model_options *options, const io *files,

@@ -4,7 +4,7 @@
 
 #include "api/api.h"
 
-/* ---- where a template is ----------------------------------------------------------------------- */
+/* ---- where a template is --------------------------------------------------------------------- */
 
 /* tokenizer_config.json holds one template, or a list of named ones of which "default" is taken. */
 static str template_of(const json *config)
@@ -63,7 +63,7 @@ weft_status api_open_chat(weft_model *m, weft_error *err)
     return compile(m, source, err);
 }
 
-/* ---- rendering --------------------------------------------------------------------------------- */
+/* ---- rendering ------------------------------------------------------------------------------- */
 
 enum { CHAT_VARS = 8 };
 
@@ -164,7 +164,7 @@ weft_status weft_chat_render(const weft_model *model, const char *messages_json,
     weft_status status = render(model, messages_json, tools_json, flags, &out, err);
     if (status == WEFT_OK) {
         *n_bytes = out.text.len;
-        if (out.text.len + 1 <= capacity) {
+        if (text != NULL && out.text.len + 1 <= capacity) {
             memcpy(text, strbuf_text(&out.text), out.text.len + 1);
         } else {
             status = err_set(err, WEFT_LIMIT, "%zu bytes do not fit into %zu", out.text.len + 1,
@@ -188,8 +188,9 @@ static bool is_word(str text)
     return text.len <= WORD_BYTES;
 }
 
-/* Templates build control tokens around a role: <|user|>. A plain word from outside can take part in one without
- * harm, unless it is a control token by itself; anything else of the caller's is kept apart. */
+/* Templates build control tokens around a role: <|user|>. A plain word from outside can take part
+ * in one without harm, unless it is a control token by itself; anything else of the caller's is
+ * kept apart. */
 static void trust_words(const weft_model *m, template_output *out)
 {
     size_t n = 0;

@@ -4,8 +4,8 @@
 #include "api/api.h"
 #include "kv/config.h"
 
-/* What cannot be computed with is reported when it is asked for; what failed for want of memory or a broken medium is
- * a failure to open. */
+/* What cannot be computed with is reported when it is asked for; what failed for want of memory or
+ * a broken medium is a failure to open. */
 static bool is_fatal(weft_status status)
 {
     return status == WEFT_NOMEM || status == WEFT_IO;

@@ -1,8 +1,10 @@
-/* backend.h - the contract of a compute backend: one const struct of functions, all of them required.
+/* backend.h - the contract of a compute backend: one const struct of functions, all of them
+ * required.
  *
- * A backend plans a graph once per engine and runs it once per step. It never sees a sequence: a step hands
- * it flat arrays and one kv_view a row and state. Whatever the batch, each row's result is what it would be
- * alone (docs/numerics.md). To add a backend: a folder with the struct, a line in backends.c. */
+ * A backend plans a graph once per engine and runs it once per step. It never sees a sequence: a
+ * step hands it flat arrays and one kv_view a row and state. Whatever the batch, each row's result
+ * is what it would be alone (docs/numerics.md). To add a backend: a folder with the struct, a line
+ * in backends.c. */
 #ifndef BACKEND_BACKEND_H
 #define BACKEND_BACKEND_H
 
@@ -46,7 +48,8 @@ typedef struct backend_api {
     /* "avx512"; "" where there is no choice. */
     const char *(*isa)(const backend *b);
 
-    /* Asked at load, never per step: UNSUPPORTED names the operation or the tensor and its encoding. */
+    /* Asked at load, never per step: UNSUPPORTED names the operation or the tensor and its
+     * encoding. */
     weft_status (*supports)(const backend *b, const graph *g, weft_error *err);
 
     /* Memory for pages, where kernels can reach it; not cleared. NULL when refused. */
@@ -64,8 +67,8 @@ typedef struct backend_api {
     weft_status (*run)(backend *b, backend_plan *plan, const backend_step *step, weft_error *err);
     weft_status (*wait)(backend *b, weft_error *err);
 
-    /* Bytes a second of a plain read over memory: the fastest of several loops with all threads. block:
-     * [n_bytes] from the caller. */
+    /* Bytes a second of a plain read over memory: the fastest of several loops with all threads.
+     * block: [n_bytes] from the caller. */
     weft_status (*measure_read)(backend *b, const void *block, size_t n_bytes,
                                 double *bytes_per_second, weft_error *err);
 } backend_api;

@@ -1,8 +1,10 @@
-/* kv_view.h - one sequence's state in one layer, as kernels see it. kv/ fills it, a backend reads and appends.
+/* kv_view.h - one sequence's state in one layer, as kernels see it. kv/ fills it, a backend reads
+ * and appends.
  *
- * A page holds page_tokens consecutive positions: all key rows, head by head, then at v_offset all value rows:
- *   key of (head, position)   = page + (head * page_tokens + position % page_tokens) * k_row_bytes
- *   value of (head, position) = page + v_offset + (head * page_tokens + position % page_tokens) * v_row_bytes
+ * A page holds page_tokens consecutive positions: all key rows, head by head, then at v_offset all
+ *   value rows: key of (head, position)   = page + (head * page_tokens + position % page_tokens) *
+ *   k_row_bytes value of (head, position) = page + v_offset + (head * page_tokens + position %
+ *   page_tokens) * v_row_bytes
  * Page j of the sequence lies in slot j % n_slots. */
 #ifndef BACKEND_KV_VIEW_H
 #define BACKEND_KV_VIEW_H
@@ -13,7 +15,8 @@
 /* Stable: rows of kv/layouts/layouts.def. */
 typedef enum kv_layout_id { KV_LAYOUT_FULL = 1, KV_LAYOUT_WINDOW = 2 } kv_layout_id;
 
-/* What a layer needs, before anything is known of codecs: a model states it, kv/ turns it into a geometry. */
+/* What a layer needs, before anything is known of codecs: a model states it, kv/ turns it into a
+ * geometry. */
 typedef struct kv_layer {
     uint8_t layout; /* kv_layout_id */
     uint32_t n_heads, k_dim, v_dim;
@@ -37,7 +40,8 @@ typedef struct kv_view {
     uint32_t len; /* committed positions: this step writes len, len + 1, ... */
 } kv_view;
 
-/* Attention cuts the positions at multiples of this and merges in ascending order (docs/numerics.md). */
+/* Attention cuts the positions at multiples of this and merges in ascending order
+ * (docs/numerics.md). */
 enum { KV_SPLIT = 256 };
 
 /* Lowest position that a query at position sees. */

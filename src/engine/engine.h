@@ -1,5 +1,5 @@
-/* engine.h - many requests, one step. The functions behind weft.h's engine part: they check, api/ adds what the
- * public interface promises about structs. */
+/* engine.h - many requests, one step. The functions behind weft.h's engine part: they check, api/
+ * adds what the public interface promises about structs. */
 #ifndef ENGINE_ENGINE_H
 #define ENGINE_ENGINE_H
 
@@ -21,7 +21,7 @@ weft_status engine_open(const llm *m, const engine_options *options, weft_engine
                         weft_error *err);
 void engine_close(weft_engine *e);
 
-weft_status engine_submit(weft_engine *e, const weft_request *r, weft_handle *handle,
+weft_status engine_submit(weft_engine *e, const weft_request *from, weft_handle *handle,
                           weft_error *err);
 weft_status engine_step(weft_engine *e, uint32_t *n_active, weft_error *err);
 weft_status engine_poll(weft_engine *e, weft_handle handle, weft_event *event, weft_error *err);

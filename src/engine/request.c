@@ -4,7 +4,7 @@
 #include "base/assert.h"
 #include "engine/state.h"
 
-/* ---- checks ------------------------------------------------------------------------------------ */
+/* ---- checks ---------------------------------------------------------------------------------- */
 
 static weft_status check_ids(const int32_t *ids, uint32_t n, uint32_t n_vocab, const char *what,
                              weft_error *err)
@@ -46,7 +46,7 @@ static weft_status check_request(const weft_engine *e, const weft_request *r, ui
     return WEFT_OK;
 }
 
-/* ---- life -------------------------------------------------------------------------------------- */
+/* ---- life ------------------------------------------------------------------------------------ */
 
 static size_t token_bytes(const request *r)
 {

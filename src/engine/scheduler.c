@@ -1,13 +1,14 @@
 /* scheduler.c - which rows a step has, and what becomes of its results.
  *
- * Every active sequence whose next token is known takes part: one token each for those that decode, and prompt
- * tokens, oldest request first, until the step is full. What a step is made of changes no result. */
+ * Every active sequence whose next token is known takes part: one token each for those that decode,
+ * and prompt tokens, oldest request first, until the step is full. What a step is made of changes
+ * no result. */
 #include <string.h>
 
 #include "base/assert.h"
 #include "engine/state.h"
 
-/* ---- before the run ---------------------------------------------------------------------------- */
+/* ---- before the run -------------------------------------------------------------------------- */
 
 static void drop_cancelled(weft_engine *e)
 {
@@ -119,7 +120,7 @@ bool scheduler_fill(weft_engine *e)
     return true;
 }
 
-/* ---- after the run ----------------------------------------------------------------------------- */
+/* ---- after the run --------------------------------------------------------------------------- */
 
 static bool is_stop(const weft_engine *e, const request *r, int32_t id)
 {

@@ -9,7 +9,8 @@
 
 typedef enum request_phase { REQUEST_WAITING, REQUEST_ACTIVE, REQUEST_DONE } request_phase;
 
-/* A request, from submit to release. The engine's lock guards every field but where it says otherwise. */
+/* A request, from submit to release. The engine's lock guards every field but where it says
+ * otherwise. */
 typedef struct request {
     struct request *next; /* in order of submission */
     weft_handle handle;
@@ -73,14 +74,15 @@ struct weft_engine {
     bool stepping;
 };
 
-/* Chooses the rows of a step and fills the batch; false when there is nothing to run. Called with the lock held;
- * admits, drops what was cancelled. */
+/* Chooses the rows of a step and fills the batch; false when there is nothing to run. Called with
+ * the lock held; admits, drops what was cancelled. */
 bool scheduler_fill(weft_engine *e);
 
 /* After a run: commits, copies logits, samples, ends requests. Called with the lock held. */
 void scheduler_publish(weft_engine *e);
 
-/* After a failed run: nothing was forwarded, the rows' requests end with error. Called with the lock held. */
+/* After a failed run: nothing was forwarded, the rows' requests end with error. Called with the
+ * lock held. */
 void scheduler_fail(weft_engine *e, const weft_error *error);
 
 /* Ends a request: its state is given back. Called with the lock held, outside a run. */

@@ -1,7 +1,9 @@
-/* adapters.c - what differs between the forms of a checkpoint: names, and how a quantized tensor is put together.
+/* adapters.c - what differs between the forms of a checkpoint: names, and how a quantized tensor is
+ * put together.
  *
- * MLX stores a quantized module P as P.weight (codes), P.scales and P.biases, and says in config.json's
- * "quantization" which width and group: an entry under the module's path wins and inherits nothing. */
+ * MLX stores a quantized module P as P.weight (codes), P.scales and P.biases, and says in
+ * config.json's "quantization" which width and group: an entry under the module's path wins and
+ * inherits nothing. */
 #include <stdio.h>
 #include <string.h>
 

@@ -68,7 +68,8 @@ static weft_status check_shape(const model_params *p, const model_slot *slot, co
                    (unsigned long long)rows, (unsigned long long)cols);
 }
 
-/* Whether the slot is wanted; in a GGUF file, which has no flags for it, what is there is wanted. */
+/* Whether the slot is wanted; in a GGUF file, which has no flags for it, what is there is
+ * wanted. */
 static bool is_wanted(const binder *b, const model_slot *slot, bool exists)
 {
     if (slot->place == SLOT_HEAD && b->m->params.tied && !b->source->is_gguf) return false;

@@ -15,8 +15,8 @@ typedef struct model_source {
 /* FORMAT when the checkpoint does not say what it is. */
 weft_status source_init(model_source *s, const weights *w, weft_error *err);
 
-/* False when absent (or null). FORMAT, naming the key, when it is there and no number (flag, text). gguf_key stands
- * behind "<architecture>.". Either key may be NULL. */
+/* False when absent (or null). FORMAT, naming the key, when it is there and no number (flag, text).
+ * gguf_key stands behind "<architecture>.". Either key may be NULL. */
 weft_status source_number(const model_source *s, const char *json_key, const char *gguf_key,
                           bool *found, double *number, weft_error *err);
 weft_status source_flag(const model_source *s, const char *json_key, const char *gguf_key,

@@ -1,9 +1,10 @@
 /* family.h - how a model family is described: one file and one row.
  *
- * To add a family: families/NAME.c with `const model_family MODEL_FAMILY_NAME`, and MODEL_FAMILY(name, NAME) in
- * families.def. It states its parameters (one row serves config.json and GGUF), its tensors (name in each form,
- * shape as fields of the params), and build(), which emits the graph. Loader, shape check and inspect read the
- * same rows. What recurs moves to parts.c at its second use. */
+ * To add a family: families/NAME.c with `const model_family MODEL_FAMILY_NAME`, and
+ * MODEL_FAMILY(name, NAME) in families.def. It states its parameters (one row serves config.json
+ * and GGUF), its tensors (name in each form, shape as fields of the params), and build(), which
+ * emits the graph. Loader, shape check and inspect read the same rows. What recurs moves to parts.c
+ * at its second use. */
 #ifndef MODELS_FAMILY_H
 #define MODELS_FAMILY_H
 
@@ -54,7 +55,8 @@ typedef struct model_param {
     double min, max, fallback;
 } model_param;
 
-/* Shapes are offsets of uint32_t fields in model_params; SHAPE_NONE: a vector (rows) or not checked. */
+/* Shapes are offsets of uint32_t fields in model_params; SHAPE_NONE: a vector (rows) or not
+ * checked. */
 #define SHAPE_NONE SIZE_MAX
 #define SHAPE(field) offsetof(model_params, field)
 

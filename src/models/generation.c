@@ -1,7 +1,7 @@
 /* generation.c - how a checkpoint wants to be sampled and where its answers end.
  *
- * generation_config.json's eos_token_id wins over config.json's. Sampling is off unless do_sample is true; what it
- * leaves out then has Transformers' defaults. */
+ * generation_config.json's eos_token_id wins over config.json's. Sampling is off unless do_sample
+ * is true; what it leaves out then has Transformers' defaults. */
 #include "base/assert.h"
 #include "models/model.h"
 

@@ -28,12 +28,13 @@ typedef struct llm {
     model_generation generation;
 } llm;
 
-/* IO, FORMAT, UNSUPPORTED (an unknown architecture, encoding, or value that would change the result), LIMIT,
- * NOMEM: one sentence that names the thing. */
-weft_status llm_open(const env *in, const char *path, llm **m, weft_error *err);
+/* IO, FORMAT, UNSUPPORTED (an unknown architecture, encoding, or value that would change the
+ * result), LIMIT, NOMEM: one sentence that names the thing. */
+weft_status llm_open(const env *in, const char *path, llm **out, weft_error *err);
 void llm_close(llm *m);
 
-/* Joins scales and biases to their codes as the config's "quantization" says; t is the tensor of name. */
+/* Joins scales and biases to their codes as the config's "quantization" says; t is the tensor of
+ * name. */
 weft_status llm_bind_tensor(const model_source *s, const char *name, tensor *t, bool *used,
                             weft_error *err);
 

@@ -118,10 +118,12 @@ graph_id part_embed(model_build *b);
 /* Final norm of the wanted rows and the output matrix, tied to the embedding when there is none. */
 void part_head(model_build *b, graph_id x);
 
-/* head_dim, kv heads, rope and scale where the checkpoint leaves them out; checks what must divide. */
+/* head_dim, kv heads, rope and scale where the checkpoint leaves them out; checks what must
+ * divide. */
 weft_status part_derive(model_params *p, weft_error *err);
 
-/* is_window from layer_types, an array of "sliding_attention" and "full_attention"; *found false when absent. */
+/* is_window from layer_types, an array of "sliding_attention" and "full_attention"; *found false
+ * when absent. */
 weft_status part_layer_types(model_params *p, const model_source *source, bool *found,
                              weft_error *err);
 

@@ -1,18 +1,19 @@
-/* rope.h - rope settings of a checkpoint, and the frequencies they mean.
- * Sources: the rope variants as Transformers' modeling_rope_utils computes them; llama.cpp's metadata keys. */
+/* rope.h - rope settings of a checkpoint, and the frequencies they mean. Sources: the rope variants
+ * as Transformers' modeling_rope_utils computes them; llama.cpp's metadata keys. */
 #ifndef MODELS_ROPE_H
 #define MODELS_ROPE_H
 
 #include "base/arena.h"
 #include "models/family.h"
 
-/* Reads the settings into rope: from an object of rope_parameters (new style: settings), or from rope_scaling
- * beside rope_theta (old), or from GGUF. settings may be NULL. theta is the fallback. UNSUPPORTED names an unknown
- * kind. */
+/* Reads the settings into rope: from an object of rope_parameters (new style: settings), or from
+ * rope_scaling beside rope_theta (old), or from GGUF. settings may be NULL. theta is the fallback.
+ * UNSUPPORTED names an unknown kind. */
 weft_status rope_config(rope_params *rope, const model_source *source, const json *settings,
                         double theta, uint32_t context, weft_error *err);
 
-/* inv_freq [n_dims / 2] and magnitude. factors: NULL, or [n_dims / 2] divisors that a GGUF file brings. */
+/* inv_freq [n_dims / 2] and magnitude. factors: NULL, or [n_dims / 2] divisors that a GGUF file
+ * brings. */
 weft_status rope_table(graph_rope *out, arena *a, const rope_params *rope, uint32_t n_dims,
                        bool interleaved, const float *factors, weft_error *err);
 

@@ -1,4 +1,5 @@
-/* test_open.c - what a user gets to read when a model cannot be opened or a call is wrong: the thing, and both numbers. */
+/* test_open.c - what a user gets to read when a model cannot be opened or a call is wrong: the
+ * thing, and both numbers. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -131,7 +132,6 @@ static void test_files(void **state)
     assert_status(WEFT_ARGUMENT, weft_model_open(NULL, NULL, &model, &err), &err);
     copy_free(&c);
 }
-
 
 static void test_without_tokenizer(void **state)
 {

@@ -1,5 +1,5 @@
-/* test_sweep.c - opening a model and one whole generation with every allocation, then every file operation, failing
- * once: the right status each time, nothing leaked. */
+/* test_sweep.c - opening a model and one whole generation with every allocation, then every file
+ * operation, failing once: the right status each time, nothing leaked. */
 #include <string.h>
 
 #include "api/api.h"

@@ -1,4 +1,5 @@
-/* test_engine.c - requests from submit to release: what is refused, how they end, what they may not cost. */
+/* test_engine.c - requests from submit to release: what is refused, how they end, what they may not
+ * cost. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -235,7 +236,8 @@ static void test_cancel_and_release(void **state)
     close_all(f); /* with requests open */
 }
 
-/* More requests than places, long and short prompts: all end, and each step moves every one that decodes. */
+/* More requests than places, long and short prompts: all end, and each step moves every one that
+ * decodes. */
 static void test_fairness(void **state)
 {
     (void)state;
@@ -275,7 +277,7 @@ static void test_steady_step_allocates_nothing(void **state)
     fault_allocator_check(&fault);
 }
 
-/* ---- other threads submit, poll and cancel while one steps -------------------------------------------------------- */
+/* ---- other threads submit, poll and cancel while one steps ----------------------------------- */
 
 enum { CLIENTS = 3, REQUESTS = 12 };
 

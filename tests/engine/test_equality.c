@@ -1,5 +1,6 @@
-/* test_equality.c - promise P1: an answer is the same bits whatever company and chunks it had, and however many threads
- * computed it. On the goldens, the tiny models, and one random model with the layer shape of a 1B Llama. */
+/* test_equality.c - promise P1: an answer is the same bits whatever company and chunks it had, and
+ * however many threads computed it. On the goldens, the tiny models, and one random model with the
+ * layer shape of a 1B Llama. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -121,7 +122,8 @@ static void test_tiny(void **state)
     }
 }
 
-/* ---- the shape of a 1B Llama: width 2048, 32 heads of 64 over 8, MLP 8192; one layer in bf16, one in 4 bits ------ */
+/* ---- the shape of a 1B Llama: width 2048, 32 heads of 64 over 8, MLP 8192; one layer in bf16, one
+ * in 4 bits ------ */
 
 enum { WIDTH = 2048, MLP = 8192, HEADS = 32, KV_HEADS = 8, HEAD = 64, VOCAB = 1000, GROUP = 64 };
 
@@ -216,7 +218,8 @@ static weft_model *open_1b_shape(test_folder *folder)
     return run_open_model(folder->path);
 }
 
-/* n sequences of 1 to 4 tokens in one engine; the first, last and some between equal their run alone. */
+/* n sequences of 1 to 4 tokens in one engine; the first, last and some between equal their run
+ * alone. */
 static void check_rows(const weft_model *model, weft_act act, uint32_t n)
 {
     weft_engine_options options = {.struct_size = sizeof options,

@@ -1,5 +1,5 @@
-/* test_golden.c - every checkpoint of tests/golden against what Transformers computes with it, on every backend and
- * instruction set there is. */
+/* test_golden.c - every checkpoint of tests/golden against what Transformers computes with it, on
+ * every backend and instruction set there is. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,8 @@
 #include "support/compare.h"
 #include "support/runs.h"
 
-/* In units of the golden logits' standard deviation. tests/golden/README.md allows 2e-3; 1.3e-5 is measured. */
+/* In units of the golden logits' standard deviation. tests/golden/README.md allows 2e-3; 1.3e-5 is
+ * measured. */
 static const double BOUND = 1e-4;
 
 static double deviation(const float *x, size_t n)

@@ -1,7 +1,9 @@
-/* test_reference.c - trained models against what Transformers and mlx-lm say with them: texts, ids, greedy answers.
+/* test_reference.c - trained models against what Transformers and mlx-lm say with them: texts, ids,
+ * greedy answers.
  *
- * The quantized tiny models and the draft are in the repository; the 16-bit ones, SmolLM2 and Gemma 3 are tested
- * where they have been fetched (tools/fetch_models.sh) or copied to build/models/tiny. */
+ * The quantized tiny models and the draft are in the repository; the 16-bit ones, SmolLM2 and Gemma
+ * 3 are tested where they have been fetched (tools/fetch_models.sh) or copied to
+ * build/models/tiny. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,8 +18,8 @@ static weft_engine *open_f32(const weft_model *model, const char *backend)
     return run_open_engine(model, &options);
 }
 
-/* The greedy answer up to the first step where the two best logits of the reference are closer than our own error
- * could be. margins may be NULL: then all of it. */
+/* The greedy answer up to the first step where the two best logits of the reference are closer than
+ * our own error could be. margins may be NULL: then all of it. */
 static void check_greedy(weft_engine *engine, uint32_t n_vocab, const json *prompt_ids,
                          const json *greedy, const json *margins, const json *top)
 {
@@ -65,7 +67,8 @@ static void check_text(const weft_model *model, const json *messages, const json
     strbuf_deinit(&text);
 }
 
-/* of: the object of reference.json whose cases hold the answers; texts: the cases that hold the prompts. */
+/* of: the object of reference.json whose cases hold the answers; texts: the cases that hold the
+ * prompts. */
 static void check_tiny(const char *path, const json *texts, const json *answers)
 {
     weft_model *model = run_open_model(path);
@@ -80,7 +83,8 @@ static void check_tiny(const char *path, const json *texts, const json *answers)
             check_text(model, json_get(text, "messages"), json_get(text, "rendered"),
                        json_get(text, "prompt_ids"));
             const json *answer = json_at(answers, i);
-            /* min_margin below the error anywhere: compare up to the end token only, as the file advises. */
+            /* min_margin below the error anywhere: compare up to the end token only, as the file
+             * advises. */
             check_greedy(engine, n_vocab, json_get(text, "prompt_ids"), json_get(answer, "greedy"),
                          NULL, NULL);
         }

@@ -11,7 +11,8 @@ weft_engine *run_open_engine(const weft_model *model, const weft_engine_options 
 
 uint32_t run_n_vocab(const weft_model *model);
 
-/* One request and all it gave. Set prompt, n_prompt, max_new (and sampling); run_all fills the rest. */
+/* One request and all it gave. Set prompt, n_prompt, max_new (and sampling); run_all fills the
+ * rest. */
 typedef struct run {
     const int32_t *prompt;
     uint32_t n_prompt, max_new;
@@ -39,14 +40,16 @@ json_doc run_read_json(const char *path);
 /* An array of integers as ids: [*n], the caller frees them. */
 int32_t *run_ids(const json *array, uint32_t *n);
 
-/* A tensor of a safetensors file, as its bytes; NULL when absent, *n elements of 4 bytes. The caller frees it. */
+/* A tensor of a safetensors file, as its bytes; NULL when absent, *n elements of 4 bytes. The
+ * caller frees it. */
 void *run_read_tensor(const char *path, const char *name, size_t *n);
 
-/* Instruction sets of this processor that backend "cpu" may be forced to: [*n]. Those missing are printed. */
+/* Instruction sets of this processor that backend "cpu" may be forced to: [*n]. Those missing are
+ * printed. */
 const char *const *run_isas(size_t *n);
 
-/* A real model that is not in the repository: its path under build/models (or $WEFT_MODELS), NULL when it is not
- * there, with a line that says so. */
+/* A real model that is not in the repository: its path under build/models (or $WEFT_MODELS), NULL
+ * when it is not there, with a line that says so. */
 const char *run_extra_model(const char *name, char *path, size_t capacity);
 
 #endif

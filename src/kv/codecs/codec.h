@@ -1,10 +1,11 @@
 /* codec.h - how keys and values are stored: the contract, and how to add a codec.
  *
- * A codec is one header in this folder and a row of codecs.def. The header is compiled by C and, later, by
- * nvcc, so it keeps to what both know: casts written out, constants by enum or #define, memcpy for punning, no
- * designated initialisers, compound literals, restrict, recursion or allocation. It defines KV_NAME_ID,
- * KV_NAME_GROUP, KV_NAME_BYTES (of a group) and the two row functions; decoding is total: any bytes decode.
- * A row is one head's key or value of one position; it is encoded alone, once, and read encoded. */
+ * A codec is one header in this folder and a row of codecs.def. The header is compiled by C and,
+ * later, by nvcc, so it keeps to what both know: casts written out, constants by enum or #define,
+ * memcpy for punning, no designated initialisers, compound literals, restrict, recursion or
+ * allocation. It defines KV_NAME_ID, KV_NAME_GROUP, KV_NAME_BYTES (of a group) and the two row
+ * functions; decoding is total: any bytes decode. A row is one head's key or value of one position;
+ * it is encoded alone, once, and read encoded. */
 #ifndef KV_CODECS_CODEC_H
 #define KV_CODECS_CODEC_H
 

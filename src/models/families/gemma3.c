@@ -1,7 +1,7 @@
-/* gemma3.c - Gemma 3 text models: window layers with their own rope, norms around each sublayer, norms of queries
- * and keys, GeGLU.
- * Source: Transformers' modeling_gemma3; llama.cpp's architecture "gemma3". Files in Hugging Face's and MLX's form
- * store norm weights as offsets from 1, GGUF files as they are used. */
+/* gemma3.c - Gemma 3 text models: window layers with their own rope, norms around each sublayer,
+ * norms of queries and keys, GeGLU. Source: Transformers' modeling_gemma3; llama.cpp's architecture
+ * "gemma3". Files in Hugging Face's and MLX's form store norm weights as offsets from 1, GGUF files
+ * as they are used. */
 #include <math.h>
 
 #include "base/assert.h"

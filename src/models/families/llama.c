@@ -1,6 +1,6 @@
-/* llama.c - Llama and what is shaped like it: RMS norm, rope, grouped queries, SwiGLU.
- * Source: Transformers' modeling_llama; llama.cpp's architecture "llama", whose converter permutes the rows of q and
- * k so that neighbouring elements rotate together. */
+/* llama.c - Llama and what is shaped like it: RMS norm, rope, grouped queries, SwiGLU. Source:
+ * Transformers' modeling_llama; llama.cpp's architecture "llama", whose converter permutes the rows
+ * of q and k so that neighbouring elements rotate together. */
 #include "base/assert.h"
 #include "models/parts.h"
 #include "models/rope.h"
