@@ -17,7 +17,7 @@ typedef struct engine_options {
 /* Requests that may wait or be unreleased at once. */
 enum { ENGINE_REQUESTS = 65536 };
 
-weft_status engine_open(const llm *m, const engine_options *options, weft_engine **e,
+weft_status engine_open(const llm *m, const engine_options *options, weft_engine **out,
                         weft_error *err);
 void engine_close(weft_engine *e);
 

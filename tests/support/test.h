@@ -25,6 +25,13 @@
 #define TEST_RUN(name, tests)                                                                      \
     (sizeof(tests) == 0 ? 1 : cmocka_run_group_tests_name((name), (tests), NULL, NULL))
 
+/* Whether a sanitizer makes this program many times slower: long tests then do a part of their work. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define TEST_SLOWED 1
+#else
+#define TEST_SLOWED 0
+#endif
+
 /* err may be NULL; its message is shown when the status is another one, and must agree with the
  * status and obey the style of messages when it is the expected one. */
 #define assert_status(expected, actual, err)                                                       \
