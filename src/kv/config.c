@@ -77,6 +77,9 @@ void kv_spec_print(const kv_spec *spec, char *text, size_t capacity)
     }
 }
 
+/* So that a number of pages times their bytes fits 64 bits. */
+enum { PAGE_BYTES_MOST = 1 << 30, SLOTS_MOST = 1 << 30 };
+
 static bool page_size(kv_geometry *g)
 {
     size_t rows;
@@ -85,9 +88,10 @@ static bool page_size(kv_geometry *g)
     if (!size_mul(g->n_heads, g->page_tokens, &rows)) return false;
     if (!size_mul(rows, g->k_row_bytes, &k_bytes) || !size_mul(rows, g->v_row_bytes, &v_bytes))
         return false;
+    if (k_bytes > PAGE_BYTES_MOST || v_bytes > PAGE_BYTES_MOST) return false;
     g->v_offset = size_align(k_bytes, 64);
-    return size_add(g->v_offset, size_align(v_bytes, 64), &g->page_bytes) &&
-           g->page_bytes < UINT32_MAX;
+    g->page_bytes = g->v_offset + size_align(v_bytes, 64);
+    return g->page_bytes <= PAGE_BYTES_MOST;
 }
 
 static uint32_t class_for(kv_config *c, size_t page_bytes)
@@ -116,6 +120,8 @@ weft_status kv_config_init(kv_config *c, arena *a, const kv_layer *layers, uint3
     for (uint32_t i = 0; i < n_layers; i++) {
         const kv_layer *l = &layers[i];
         kv_geometry *g = &c->geometries[i];
+        ASSERT(l->n_heads > 0 && l->k_dim > 0 && l->v_dim > 0);
+        ASSERT((l->layout == KV_LAYOUT_WINDOW) == (l->window > 0));
         *g = (kv_geometry){.layout = l->layout,
                            .k_codec = spec->k->id,
                            .v_codec = spec->v->id,
@@ -135,6 +141,10 @@ weft_status kv_config_init(kv_config *c, arena *a, const kv_layer *layers, uint3
         ASSERT(c->layouts[i] != NULL);
         c->n_slots[i] = c->layouts[i]->slots(g, bounds->context, bounds->most_append);
         c->class_of[i] = class_for(c, g->page_bytes);
+        if (c->n_slots[i] > SLOTS_MOST - c->slots_total) {
+            return err_set(err, WEFT_LIMIT, "%u layers of %u positions need more than %d pages",
+                           n_layers, bounds->context, SLOTS_MOST);
+        }
         c->slots_total += c->n_slots[i];
     }
     return WEFT_OK;

@@ -16,7 +16,8 @@ typedef struct kv_spec {
     const kv_codec *k, *v;
 } kv_spec;
 
-/* "NAME", "k=NAME,v=NAME" in either order; NULL text: fallback for both. ARGUMENT names what is not known. */
+/* "NAME", "k=NAME,v=NAME" in either order; NULL text: fallback for both. ARGUMENT names a
+ * codec that is not known, UNSUPPORTED a side or setting. */
 weft_status kv_spec_parse(const char *text, const char *fallback, kv_spec *spec, weft_error *err);
 
 /* "bf16" or "k=bf16,v=f16". */
@@ -40,7 +41,7 @@ typedef struct kv_config {
     kv_bounds bounds;
 } kv_config;
 
-/* Everything lives in a, NOMEM otherwise; LIMIT when a page cannot be counted. */
+/* Everything lives in a, NOMEM otherwise; LIMIT when a page or the pages of a sequence cannot be counted. */
 weft_status kv_config_init(kv_config *c, arena *a, const kv_layer *layers, uint32_t n_layers,
                            const kv_spec *spec, const kv_bounds *bounds, weft_error *err);
 

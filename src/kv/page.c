@@ -1,16 +1,18 @@
 /* page.c - the page pool.
  *
- * Invariants, per class: taken <= reserved <= held; and over all: sum of held bytes <= budget. */
+ * Invariants, per class: taken <= reserved, and between calls reserved <= held; over all: held bytes <= budget. */
 #include "kv/page.h"
 
 #include "base/assert.h"
 
 typedef struct page_class {
     size_t bytes;
-    unsigned char **free; /* [capacity], the first n_free */
+    unsigned char **free; /* [capacity >= held], the first n_free */
     uint32_t capacity, n_free;
     uint32_t reserved, held, taken;
 } page_class;
+
+enum { PAGES_MOST = 1 << 30 };
 
 struct kv_pool {
     const weft_allocator *allocator;
@@ -35,15 +37,7 @@ weft_status kv_pool_create(const weft_allocator *allocator, const backend_api *a
     p->classes = mem_alloc_zero(allocator, config->n_classes * sizeof *p->classes);
     bool ok = p->classes != NULL || config->n_classes == 0;
     if (ok) p->n_classes = config->n_classes;
-    for (uint32_t i = 0; i < config->n_classes && ok; i++) {
-        page_class *c = &p->classes[i];
-        c->bytes = config->class_bytes[i];
-        uint64_t most = budget / c->bytes;
-        c->capacity = most > UINT32_MAX / 2 ? UINT32_MAX / 2 : (uint32_t)most;
-        if (c->capacity == 0) continue;
-        c->free = mem_alloc(allocator, c->capacity * sizeof *c->free);
-        ok = c->free != NULL;
-    }
+    for (uint32_t i = 0; i < p->n_classes; i++) p->classes[i].bytes = config->class_bytes[i];
     if (!ok) {
         kv_pool_destroy(p);
         return err_set(err, WEFT_NOMEM, "out of memory for the page pool");
@@ -79,7 +73,7 @@ static void make_room(kv_pool *p, uint64_t n_bytes)
 {
     for (uint32_t i = 0; i < p->n_classes && p->budget - p->bytes_held < n_bytes; i++) {
         page_class *c = &p->classes[i];
-        uint32_t spare = c->held - c->reserved;
+        uint32_t spare = c->held > c->reserved ? c->held - c->reserved : 0;
         if (spare > c->n_free) spare = c->n_free;
         while (spare > 0 && p->budget - p->bytes_held < n_bytes) {
             release_free(p, c, 1);
@@ -89,8 +83,23 @@ static void make_room(kv_pool *p, uint64_t n_bytes)
     ASSERT(p->budget - p->bytes_held >= n_bytes);
 }
 
+/* Room on the free list for every page that will be held. */
+static bool grow_list(kv_pool *p, page_class *c, uint32_t n)
+{
+    if (n <= c->capacity) return true;
+    uint32_t capacity = c->capacity < PAGES_MOST / 2 ? 2 * c->capacity : PAGES_MOST;
+    if (capacity < n) capacity = n;
+    unsigned char **list = mem_resize(p->allocator, c->free, c->capacity * sizeof *c->free,
+                                      capacity * sizeof *c->free);
+    if (list == NULL) return false;
+    c->free = list;
+    c->capacity = capacity;
+    return true;
+}
+
 static bool hold(kv_pool *p, page_class *c)
 {
+    if (!grow_list(p, c, c->reserved)) return false;
     while (c->held < c->reserved) {
         make_room(p, c->bytes);
         unsigned char *page = p->api->alloc(p->b, c->bytes);
@@ -106,11 +115,14 @@ weft_status kv_pool_reserve(kv_pool *pool, const uint32_t *need, weft_error *err
 {
     uint64_t bytes = 0;
     uint64_t pages = 0;
+    bool countable = true;
     for (uint32_t i = 0; i < pool->n_classes; i++) {
-        bytes += (uint64_t)need[i] * pool->classes[i].bytes;
+        uint64_t more = (uint64_t)need[i] * pool->classes[i].bytes;
+        bytes = more > UINT64_MAX - bytes ? UINT64_MAX : bytes + more;
         pages += need[i];
+        countable = countable && need[i] <= PAGES_MOST - pool->classes[i].reserved;
     }
-    if (bytes > pool->budget - pool->bytes_reserved) {
+    if (bytes > pool->budget - pool->bytes_reserved || !countable) {
         return err_set(err, WEFT_LIMIT,
                        "the request needs %llu pages of %llu bytes in all, %llu bytes are left",
                        (unsigned long long)pages, (unsigned long long)bytes,

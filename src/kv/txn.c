@@ -4,11 +4,12 @@
  *                   RESERVED --rollback------> IDLE
  *
  * Invariants (docs/kv.md numbers them; asserts cite):
- *   T-1  Between transactions a layer holds exactly the pages from its first_page to the one of position len - 1;
- *        after a commit first_page is that of keep(len), higher only where a trim found less.
+ *   T-1  Between transactions a layer holds exactly the pages from that of its first position to that of position
+ *        len - 1; after a commit first is keep(len), higher only where a trim found less.
  *   T-2  begin takes pages only; bytes of committed positions are never written.
  *   T-3  A slot is empty when a page is put into it (windows: pages go back at commit, never inside a step).
  *   T-4  commit and rollback cannot fail, and cost the pages touched.
+ *   T-5  A sequence is in one transaction at most; meanwhile it is neither trimmed nor destroyed.
  */
 #include "kv/txn.h"
 
@@ -20,7 +21,9 @@ void kv_seq_destroy(const weft_allocator *allocator, kv_seq *seq)
 {
     if (seq == NULL) return;
     const kv_config *c = seq->config;
-    for (uint32_t layer = 0; layer < c->n_layers && seq->pages != NULL; layer++) {
+    ASSERT(!seq->open); /* T-5 */
+    /* limit is set last: before, there are no pages and perhaps not even the arrays. */
+    for (uint32_t layer = 0; layer < c->n_layers && seq->limit != 0; layer++) {
         for (uint32_t i = 0; i < c->n_slots[layer]; i++) {
             unsigned char *page = seq->pages[seq->first_slots[layer] + i];
             if (page != NULL) kv_pool_give(seq->pool, c->class_of[layer], page);
@@ -29,7 +32,7 @@ void kv_seq_destroy(const weft_allocator *allocator, kv_seq *seq)
     if (seq->limit != 0) kv_pool_unreserve(seq->pool, seq->need);
     mem_free(allocator, seq->pages, c->slots_total * sizeof *seq->pages);
     mem_free(allocator, seq->first_slots, c->n_layers * sizeof *seq->first_slots);
-    mem_free(allocator, seq->first_pages, c->n_layers * sizeof *seq->first_pages);
+    mem_free(allocator, seq->firsts, c->n_layers * sizeof *seq->firsts);
     mem_free(allocator, seq->need, c->n_classes * sizeof *seq->need);
     mem_free(allocator, seq, sizeof *seq);
 }
@@ -48,10 +51,10 @@ weft_status kv_seq_create(const weft_allocator *allocator, kv_pool *pool, const 
     seq->config = config;
     seq->pages = mem_alloc_zero(allocator, config->slots_total * sizeof *seq->pages);
     seq->first_slots = mem_alloc_zero(allocator, config->n_layers * sizeof *seq->first_slots);
-    seq->first_pages = mem_alloc_zero(allocator, config->n_layers * sizeof *seq->first_pages);
+    seq->firsts = mem_alloc_zero(allocator, config->n_layers * sizeof *seq->firsts);
     seq->need = mem_alloc_zero(allocator, config->n_classes * sizeof *seq->need);
     weft_status status = WEFT_OK;
-    if (!seq->pages || !seq->first_slots || !seq->first_pages || !seq->need) {
+    if (!seq->pages || !seq->first_slots || !seq->firsts || !seq->need) {
         status = err_set(err, WEFT_NOMEM, "out of memory for a sequence");
         goto fail;
     }
@@ -92,15 +95,10 @@ static void give_pages(const kv_seq *seq, uint32_t layer, uint32_t first, uint32
     }
 }
 
-static uint32_t first_page_kept(const kv_seq *seq, uint32_t layer, uint32_t len)
-{
-    const kv_config *c = seq->config;
-    return c->layouts[layer]->keep(&c->geometries[layer], len) / c->bounds.page_tokens;
-}
-
 static void begin_row(const kv_txn_row *row)
 {
-    const kv_seq *seq = row->seq;
+    kv_seq *seq = row->seq;
+    seq->open = true;
     uint32_t first = pages_for(seq->config, seq->len);
     uint32_t end = pages_for(seq->config, seq->len + row->n);
     for (uint32_t layer = 0; layer < seq->config->n_layers; layer++) {
@@ -126,6 +124,9 @@ static weft_status check_rows(const kv_txn_row *rows, uint32_t n_rows, weft_erro
                 return err_set(err, WEFT_ARGUMENT, "rows %u and %u of a step are the same sequence",
                                k, i);
             }
+        }
+        if (seq->open) { /* T-5 */
+            return err_set(err, WEFT_ARGUMENT, "row %u: the sequence is in another step", i);
         }
         if (rows[i].n == 0 || rows[i].n > seq->config->bounds.most_append) {
             return err_set(err, WEFT_LIMIT, "row %u appends %u positions, a step takes 1 to %u", i,
@@ -154,20 +155,21 @@ weft_status kv_txn_begin(kv_txn *txn, const kv_txn_row *rows, uint32_t n_rows, w
 static void end_row(const kv_txn_row *row, uint32_t keep)
 {
     kv_seq *seq = row->seq;
-    ASSERT(keep <= row->n);
-    uint32_t end = pages_for(seq->config, seq->len + row->n);
+    const kv_config *c = seq->config;
+    ASSERT(seq->open && keep <= row->n);
+    uint32_t end = pages_for(c, seq->len + row->n);
     uint32_t len = seq->len + keep;
-    for (uint32_t layer = 0; layer < seq->config->n_layers; layer++) {
-        uint32_t new_end = pages_for(seq->config, len);
-        give_pages(seq, layer, new_end, end);
-        uint32_t first = first_page_kept(seq, layer, len);
-        if (first > new_end) first = new_end;
-        if (first > seq->first_pages[layer]) {
-            give_pages(seq, layer, seq->first_pages[layer], first);
-            seq->first_pages[layer] = first;
-        }
+    for (uint32_t layer = 0; layer < c->n_layers; layer++) {
+        give_pages(seq, layer, pages_for(c, len), end);
+        uint32_t first = c->layouts[layer]->keep(&c->geometries[layer], len);
+        ASSERT(first <= len);
+        if (first <= seq->firsts[layer]) continue;
+        give_pages(seq, layer, seq->firsts[layer] / c->bounds.page_tokens,
+                   first / c->bounds.page_tokens);
+        seq->firsts[layer] = first;
     }
     seq->len = len;
+    seq->open = false;
 }
 
 void kv_txn_commit(kv_txn *txn, const uint32_t *keep)
@@ -187,23 +189,27 @@ void kv_txn_rollback(kv_txn *txn)
 weft_status kv_seq_trim(kv_seq *seq, uint32_t len, weft_error *err)
 {
     const kv_config *c = seq->config;
+    if (seq->open) return err_set(err, WEFT_ARGUMENT, "cannot trim a sequence inside a step");
     if (len > seq->len) {
         return err_set(err, WEFT_ARGUMENT, "cannot trim to %u: the sequence has %u positions", len,
                        seq->len);
     }
-    for (uint32_t layer = 0; layer < c->n_layers; layer++) {
-        const kv_geometry *g = &c->geometries[layer];
-        uint32_t kept = c->layouts[layer]->keep(g, seq->len);
-        if (len > 0 && len < seq->len && kv_lowest(g, len) < kept && kept > 0) {
+    /* Nothing is refused to go on from where it is, or from nothing. */
+    bool always = len == 0 || len == seq->len;
+    for (uint32_t layer = 0; layer < c->n_layers && !always; layer++) {
+        if (kv_lowest(&c->geometries[layer], len) < seq->firsts[layer]) {
             return err_set(err, WEFT_LIMIT, "cannot trim to %u: layer %u keeps positions from %u",
-                           len, layer, kept);
+                           len, layer, seq->firsts[layer]);
         }
     }
     for (uint32_t layer = 0; layer < c->n_layers; layer++) {
-        uint32_t first = seq->first_pages[layer];
-        uint32_t new_end = pages_for(c, len);
-        give_pages(seq, layer, new_end > first ? new_end : first, pages_for(c, seq->len));
-        if (new_end < first) seq->first_pages[layer] = new_end;
+        if (len == 0) {
+            give_pages(seq, layer, seq->firsts[layer] / c->bounds.page_tokens,
+                       pages_for(c, seq->len));
+            seq->firsts[layer] = 0;
+        } else {
+            give_pages(seq, layer, pages_for(c, len), pages_for(c, seq->len));
+        }
     }
     seq->len = len;
     return WEFT_OK;

@@ -12,18 +12,20 @@ typedef struct kv_seq {
     uint32_t limit;          /* positions it was reserved for */
     unsigned char **pages;   /* [slots_total]: layer by layer its slots; NULL: no page held */
     uint32_t *first_slots;   /* [n_layers], where a layer's slots begin */
-    uint32_t *first_pages;   /* [n_layers], lowest page held */
+    uint32_t *firsts;        /* [n_layers], lowest position retained */
     uint32_t *need;          /* [n_classes], what was reserved */
+    bool open;               /* a transaction has begun on it */
 } kv_seq;
 
 /* Reserves pages for n_positions: LIMIT or NOMEM when that cannot be, with nothing changed. */
 weft_status kv_seq_create(const weft_allocator *allocator, kv_pool *pool, const kv_config *config,
                           uint32_t n_positions, kv_seq **seq, weft_error *err);
 
-/* Accepts NULL. Gives back every page and the reservation. */
+/* Accepts NULL. Gives back every page and the reservation. Traps inside a transaction. */
 void kv_seq_destroy(const weft_allocator *allocator, kv_seq *seq);
 
-/* Forgets positions from len on. LIMIT when a window no longer holds what position len sees. */
+/* Forgets positions from len on. LIMIT when a window no longer holds what position len sees; ARGUMENT when there
+ * are not so many positions, and inside a transaction. */
 weft_status kv_seq_trim(kv_seq *seq, uint32_t len, weft_error *err);
 
 /* views: [n_layers * stride], this sequence's view of layer i goes to views[i * stride]. Valid until the next
@@ -46,8 +48,8 @@ typedef struct kv_txn {
 
 void kv_txn_init(kv_txn *txn);
 
-/* Pages for positions len .. len + n - 1 of every row and layer, all or nothing. ARGUMENT when already begun or a
- * sequence stands twice in rows; LIMIT when a row exceeds what its sequence was reserved for or what a step may
+/* Pages for positions len .. len + n - 1 of every row and layer, all or nothing. ARGUMENT when already begun, when
+ * a sequence stands twice in rows or is in another transaction; LIMIT when a row exceeds what its sequence was reserved for or what a step may
  * append. */
 weft_status kv_txn_begin(kv_txn *txn, const kv_txn_row *rows, uint32_t n_rows, weft_error *err);
 

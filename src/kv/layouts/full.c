@@ -11,7 +11,7 @@ static uint32_t keep(const kv_geometry *g, uint32_t len)
 static uint32_t slots(const kv_geometry *g, uint32_t context, uint32_t most_append)
 {
     (void)most_append;
-    return (context + g->page_tokens - 1) / g->page_tokens;
+    return (uint32_t)(((uint64_t)context + g->page_tokens - 1) / g->page_tokens);
 }
 
 const kv_layout KV_LAYOUT_ROW_FULL = {"full", KV_LAYOUT_FULL, keep, slots};

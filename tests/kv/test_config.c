@@ -1,0 +1,269 @@
+/* test_config.c - codec specs, and geometries and sizes from layers. */
+#include "kv/config.h"
+#include "support/fault.h"
+#include "support/test.h"
+
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/rng.h"
+
+static void test_spec(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *fallback, *printed;
+    } CASES[] = {
+        {NULL, "bf16", "bf16"},
+        {"f16", "bf16", "f16"},
+        {"f32", "bf16", "f32"},
+        {"k=f16", "bf16", "k=f16,v=bf16"},
+        {"v=f16", "f32", "k=f32,v=f16"},
+        {"k=f16,v=bf16", "f32", "k=f16,v=bf16"},
+        {"v=bf16,k=f16", "f32", "k=f16,v=bf16"},
+        {"v=f16,k=f16", "f32", "f16"},
+    };
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        kv_spec spec;
+        weft_error err = {0};
+        char text[64];
+        assert_ok(kv_spec_parse(CASES[i].text, CASES[i].fallback, &spec, &err), &err);
+        kv_spec_print(&spec, text, sizeof text);
+        assert_string_equal(text, CASES[i].printed);
+        /* What is printed means the same. */
+        kv_spec again;
+        assert_ok(kv_spec_parse(text, "f32", &again, &err), &err);
+        assert_ptr_equal(again.k, spec.k);
+        assert_ptr_equal(again.v, spec.v);
+    }
+    kv_spec spec;
+    char small[4];
+    assert_ok(kv_spec_parse("k=f16,v=bf16", "f32", &spec, NULL), NULL);
+    kv_spec_print(&spec, small, sizeof small);
+    assert_string_equal(small, "k=f");
+}
+
+static void test_spec_refusals(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        weft_status status;
+        const char *message;
+    } CASES[] = {
+        {"", WEFT_ARGUMENT, "unknown kv codec '', expected one of f32, f16, bf16"},
+        {"q4", WEFT_ARGUMENT, "unknown kv codec 'q4', expected one of f32, f16, bf16"},
+        {"F16", WEFT_ARGUMENT, "unknown kv codec 'F16'"},
+        {"f16 ", WEFT_ARGUMENT, "unknown kv codec 'f16 '"},
+        {"f1", WEFT_ARGUMENT, "unknown kv codec 'f1'"},
+        {"k=", WEFT_ARGUMENT, "unknown kv codec ''"},
+        {"k=f16,", WEFT_ARGUMENT, "unknown kv codec ''"},
+        {",f16", WEFT_ARGUMENT, "unknown kv codec ''"},
+        {"k=f16,k=f16", WEFT_ARGUMENT, "kv spec names a side twice"},
+        {"f16,v=f16", WEFT_ARGUMENT, "kv spec names a side twice"},
+        {"f16,f16", WEFT_ARGUMENT, "kv spec names a side twice"},
+        {"v=f16,bf16", WEFT_ARGUMENT, "kv spec names a side twice"},
+        {"k=v=f16", WEFT_ARGUMENT, "unknown kv codec 'v=f16'"},
+        {"q=f16", WEFT_UNSUPPORTED, "kv spec: 'q=f16' is not supported"},
+        {"=f16", WEFT_UNSUPPORTED, "kv spec: '=f16' is not supported"},
+        {"kv=f16", WEFT_UNSUPPORTED, "kv spec: 'kv=f16' is not supported"},
+        {"k=f16,start=100", WEFT_UNSUPPORTED, "kv spec: 'start=100' is not supported"},
+    };
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        kv_spec spec = {kv_codec_by_id(1), NULL};
+        weft_error err = {0};
+        assert_status(CASES[i].status, kv_spec_parse(CASES[i].text, "f32", &spec, &err), &err);
+        assert_message(&err, CASES[i].message);
+        assert_null(spec.k);
+        assert_null(spec.v);
+        assert_status(CASES[i].status, kv_spec_parse(CASES[i].text, "f32", &spec, NULL), NULL);
+    }
+    /* A long name is cut, bytes that are no text do not get through. */
+    char text[4096];
+    memset(text, 'x', sizeof text - 1);
+    text[sizeof text - 1] = '\0';
+    text[1] = (char)0xff;
+    text[2] = '\n';
+    kv_spec spec;
+    weft_error err = {0};
+    assert_status(WEFT_ARGUMENT, kv_spec_parse(text, "f32", &spec, &err), &err);
+    assert_null(strchr(err.message, '\n'));
+}
+
+/* Any text is parsed or refused. */
+static void test_spec_of_random_text(void **state)
+{
+    (void)state;
+    static const char LETTERS[] = "kvf123b6=,x";
+    uint64_t counter = 0;
+    size_t n_ok = 0;
+    for (uint32_t i = 0; i < 200000; i++) {
+        char text[16];
+        size_t n = rng_u64(5, counter++) % 12;
+        for (size_t j = 0; j < n; j++) {
+            text[j] = LETTERS[rng_u64(5, counter++) % (sizeof LETTERS - 1)];
+        }
+        text[n] = '\0';
+        kv_spec spec;
+        weft_error err = {0};
+        weft_status status = kv_spec_parse(text, "bf16", &spec, &err);
+        if (status == WEFT_OK) {
+            assert_true(spec.k != NULL && spec.v != NULL);
+            n_ok++;
+        } else {
+            assert_true(status == WEFT_ARGUMENT || status == WEFT_UNSUPPORTED);
+            assert_null(spec.k);
+            assert_status(status, status, &err);
+        }
+    }
+    assert_true(n_ok > 10);
+}
+
+static kv_spec spec_of(const char *text)
+{
+    kv_spec spec;
+    weft_error err = {0};
+    assert_ok(kv_spec_parse(text, "f32", &spec, &err), &err);
+    return spec;
+}
+
+static const kv_layer LAYERS[] = {
+    {.layout = KV_LAYOUT_FULL, .n_heads = 2, .k_dim = 16, .v_dim = 24},
+    {.layout = KV_LAYOUT_WINDOW, .n_heads = 3, .k_dim = 5, .v_dim = 7, .window = 20},
+    {.layout = KV_LAYOUT_FULL, .n_heads = 4, .k_dim = 12, .v_dim = 8},
+    {.layout = KV_LAYOUT_WINDOW, .n_heads = 2, .k_dim = 16, .v_dim = 24, .window = 1000},
+};
+
+/* KV-28: sizes are what codec, heads and dims say, each plane aligned to 64. */
+static void test_kv28_geometries(void **state)
+{
+    (void)state;
+    arena a;
+    kv_config c;
+    weft_error err = {0};
+    kv_spec spec = spec_of("k=f32,v=bf16");
+    kv_bounds bounds = {.context = 500, .most_append = 40, .page_tokens = 32};
+    arena_init(&a, mem_system(), 0);
+    assert_ok(kv_config_init(&c, &a, LAYERS, COUNT_OF(LAYERS), &spec, &bounds, &err), &err);
+    for (uint32_t i = 0; i < COUNT_OF(LAYERS); i++) {
+        const kv_geometry *g = &c.geometries[i];
+        const kv_layer *l = &LAYERS[i];
+        assert_int_equal(g->layout, l->layout);
+        assert_int_equal(g->k_codec, spec.k->id);
+        assert_int_equal(g->v_codec, spec.v->id);
+        assert_int_equal(g->window, l->window);
+        assert_int_equal(g->page_tokens, 32);
+        assert_int_equal(g->k_row_bytes, 4 * l->k_dim);
+        assert_int_equal(g->v_row_bytes, 2 * l->v_dim);
+        size_t k_plane = (size_t)l->n_heads * 32 * g->k_row_bytes;
+        size_t v_plane = (size_t)l->n_heads * 32 * g->v_row_bytes;
+        assert_int_equal(g->v_offset, (k_plane + 63) / 64 * 64);
+        assert_int_equal(g->page_bytes, g->v_offset + (v_plane + 63) / 64 * 64);
+        assert_int_equal(c.class_bytes[c.class_of[i]], g->page_bytes);
+    }
+    assert_int_equal(c.class_of[0], c.class_of[3]);
+    assert_int_not_equal(c.class_of[0], c.class_of[1]);
+    assert_int_equal(c.n_slots[0], 16);
+    assert_int_equal(c.n_slots[1], 3);  /* ceil(60 / 32) + 1 */
+    assert_int_equal(c.n_slots[3], 16); /* never more than the context has */
+    assert_int_equal(c.slots_total, 16 + 3 + 16 + 16);
+    arena_deinit(&a);
+}
+
+static void test_need(void **state)
+{
+    (void)state;
+    arena a;
+    kv_config c;
+    weft_error err = {0};
+    kv_spec spec = spec_of("f16");
+    kv_bounds bounds = {.context = 500, .most_append = 40, .page_tokens = 32};
+    arena_init(&a, mem_system(), 0);
+    assert_ok(kv_config_init(&c, &a, LAYERS, COUNT_OF(LAYERS), &spec, &bounds, &err), &err);
+    for (uint32_t n = 0; n <= 500; n++) {
+        uint32_t need[COUNT_OF(LAYERS)];
+        uint64_t bytes = 0;
+        uint32_t pages = 0;
+        kv_config_need(&c, n, need);
+        for (uint32_t i = 0; i < c.n_classes; i++) {
+            bytes += need[i] * c.class_bytes[i];
+            pages += need[i];
+        }
+        uint32_t all = (n + 31) / 32;
+        assert_int_equal(pages, 3 * all + (all < 3 ? all : 3));
+        assert_int_equal(kv_config_bytes(&c, n), bytes);
+    }
+    arena_deinit(&a);
+}
+
+/* Nothing wraps: 64-bit sizes, and what cannot be counted is refused. */
+static void test_kv61_large_numbers(void **state)
+{
+    (void)state;
+    kv_spec spec = spec_of("f32");
+    kv_bounds bounds = {.context = UINT32_MAX, .most_append = UINT32_MAX, .page_tokens = 16};
+    kv_layer l = {.layout = KV_LAYOUT_FULL, .n_heads = 1, .k_dim = 1, .v_dim = 1};
+    kv_layer eight[8] = {l, l, l, l, l, l, l, l};
+    arena a;
+    kv_config c;
+    weft_error err = {0};
+    arena_init(&a, mem_system(), 0);
+    assert_ok(kv_config_init(&c, &a, eight, 2, &spec, &bounds, &err), &err);
+    assert_int_equal(c.n_slots[0], 1u << 28);
+    assert_int_equal(kv_config_bytes(&c, UINT32_MAX), 2ull * (1u << 28) * 128);
+    assert_status(WEFT_LIMIT, kv_config_init(&c, &a, eight, 8, &spec, &bounds, &err), &err);
+    assert_message(&err, "8 layers of 4294967295 positions need more than 1073741824 pages");
+    l.layout = KV_LAYOUT_WINDOW;
+    l.window = UINT32_MAX;
+    err = (weft_error){0};
+    assert_ok(kv_config_init(&c, &a, &l, 1, &spec, &bounds, &err), &err);
+    assert_int_equal(c.n_slots[0], 1u << 28);
+    static const uint32_t BIG[][3] = {{UINT32_MAX, UINT32_MAX, UINT32_MAX},
+                                      {1u << 16, 1u << 12, 1},
+                                      {1, 1, UINT32_MAX},
+                                      {1, UINT32_MAX, 1},
+                                      {1u << 31, 1u << 29, 1}};
+    for (size_t i = 0; i < COUNT_OF(BIG); i++) {
+        l = (kv_layer){
+            .layout = KV_LAYOUT_FULL, .n_heads = BIG[i][0], .k_dim = BIG[i][1], .v_dim = BIG[i][2]};
+        err = (weft_error){0};
+        assert_status(WEFT_LIMIT, kv_config_init(&c, &a, &l, 1, &spec, &bounds, &err), &err);
+        assert_message(&err, "layer 0: a page of");
+    }
+    arena_deinit(&a);
+}
+
+static weft_status scenario(const env *world, void *user, weft_error *err)
+{
+    (void)user;
+    arena a;
+    kv_config c;
+    kv_spec spec = spec_of("f16");
+    kv_bounds bounds = {.context = 50000, .most_append = 40, .page_tokens = 16};
+    kv_layer many[400];
+    for (uint32_t i = 0; i < COUNT_OF(many); i++) many[i] = LAYERS[i % COUNT_OF(LAYERS)];
+    arena_init(&a, world->allocator, 0);
+    weft_status status = kv_config_init(&c, &a, many, COUNT_OF(many), &spec, &bounds, err);
+    arena_deinit(&a);
+    return status;
+}
+
+static void test_faults(void **state)
+{
+    (void)state;
+    assert_true(fault_sweep(scenario, NULL) >= 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_spec),
+        cmocka_unit_test(test_spec_refusals),
+        cmocka_unit_test(test_spec_of_random_text),
+        cmocka_unit_test(test_kv28_geometries),
+        cmocka_unit_test(test_need),
+        cmocka_unit_test(test_kv61_large_numbers),
+        cmocka_unit_test(test_faults),
+    };
+    return TEST_RUN("kv/config", tests);
+}

@@ -1,0 +1,188 @@
+/* kv_oracle.c - the plain model of sequence state. */
+#include "support/kv_oracle.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void *counted_alloc(backend *b, size_t n_bytes)
+{
+    void *page = mem_alloc(&b->memory->allocator, n_bytes);
+    if (page == NULL) return NULL;
+    b->held += n_bytes;
+    b->n_pages++;
+    if (b->held > b->most) b->most = b->held;
+    return page;
+}
+
+static void counted_release(backend *b, void *block, size_t n_bytes)
+{
+    assert_true(b->n_pages > 0 && b->held >= n_bytes);
+    b->held -= n_bytes;
+    b->n_pages--;
+    mem_free(&b->memory->allocator, block, n_bytes);
+}
+
+const backend_api ORACLE_BACKEND = {
+    .name = "oracle", .alloc = counted_alloc, .release = counted_release};
+
+static void *zeros(size_t count, size_t size)
+{
+    void *block = calloc(count == 0 ? 1 : count, size);
+    if (block == NULL) fail_msg("out of memory");
+    return block;
+}
+
+oracle_seq *oracle_create(const kv_layer *layers, uint32_t n_layers, uint32_t context)
+{
+    oracle_seq *o = zeros(1, sizeof *o);
+    *o = (oracle_seq){.layers = layers, .n_layers = n_layers, .context = context};
+    o->tags = zeros(context, sizeof *o->tags);
+    o->live = zeros((size_t)n_layers * context, sizeof *o->live);
+    return o;
+}
+
+void oracle_destroy(oracle_seq *o)
+{
+    if (o == NULL) return;
+    free(o->tags);
+    free(o->live);
+    free(o);
+}
+
+static bool *live_at(const oracle_seq *o, uint32_t layer, uint32_t position)
+{
+    return &o->live[(size_t)layer * o->context + position];
+}
+
+static bool sees(const kv_layer *l, uint32_t query, uint32_t position)
+{
+    if (position > query) return false;
+    return l->layout == KV_LAYOUT_FULL || query - position < l->window;
+}
+
+void oracle_commit(oracle_seq *o, const uint32_t *tags, uint32_t keep)
+{
+    assert_true(keep <= o->context - o->len);
+    for (uint32_t i = 0; i < keep; i++) {
+        o->tags[o->len + i] = tags[i];
+        for (uint32_t l = 0; l < o->n_layers; l++) *live_at(o, l, o->len + i) = true;
+    }
+    o->len += keep;
+    for (uint32_t l = 0; l < o->n_layers; l++) {
+        uint32_t window = o->layers[l].window;
+        if (o->layers[l].layout == KV_LAYOUT_FULL || o->len <= window) continue;
+        /* What lives is one run. */
+        for (uint32_t p = o->len - window; p > 0 && *live_at(o, l, p - 1); p--) {
+            *live_at(o, l, p - 1) = false;
+        }
+    }
+}
+
+bool oracle_can_trim(const oracle_seq *o, uint32_t m)
+{
+    if (m == 0 || m == o->len) return true;
+    for (uint32_t l = 0; l < o->n_layers; l++) {
+        for (uint32_t p = 0; p <= m; p++) {
+            if (sees(&o->layers[l], m, p) && !*live_at(o, l, p)) return false;
+        }
+    }
+    return true;
+}
+
+void oracle_trim(oracle_seq *o, uint32_t m)
+{
+    for (uint32_t l = 0; l < o->n_layers; l++) {
+        for (uint32_t p = m; p < o->len; p++) *live_at(o, l, p) = false;
+    }
+    o->len = m;
+}
+
+uint32_t oracle_first(const oracle_seq *o, uint32_t layer)
+{
+    uint32_t p = 0;
+    while (p < o->len && !*live_at(o, layer, p)) p++;
+    return p;
+}
+
+uint64_t oracle_bytes(const oracle_seq *o, const kv_config *config)
+{
+    uint64_t bytes = 0;
+    uint32_t size = config->bounds.page_tokens;
+    for (uint32_t l = 0; l < o->n_layers; l++) {
+        for (uint32_t page = 0; page * size < o->len; page++) {
+            bool held = false;
+            for (uint32_t p = page * size; p < o->len && p < (page + 1) * size; p++) {
+                held = held || *live_at(o, l, p);
+            }
+            if (held) bytes += config->geometries[l].page_bytes;
+        }
+    }
+    return bytes;
+}
+
+/* Byte i of a row: differs by tag, layer, head, side and place. */
+static unsigned char pattern(uint32_t tag, uint32_t layer, uint32_t head, uint32_t side, size_t i)
+{
+    uint32_t x = tag * 2654435761u + layer * 40503u + head * 9176u + side * 77u + (uint32_t)i * 31u;
+    x ^= x >> 15;
+    return (unsigned char)(x * 2246822519u >> 24);
+}
+
+static void write_row(unsigned char *row, size_t n_bytes, uint32_t tag, uint32_t layer,
+                      uint32_t head, uint32_t side)
+{
+    for (size_t i = 0; i < n_bytes; i++) row[i] = pattern(tag, layer, head, side, i);
+}
+
+void oracle_write(const kv_view *views, uint32_t n_layers, uint32_t len, const uint32_t *tags,
+                  uint32_t n)
+{
+    for (uint32_t l = 0; l < n_layers; l++) {
+        const kv_geometry *g = views[l].geometry;
+        assert_int_equal(views[l].len, len);
+        for (uint32_t i = 0; i < n; i++) {
+            for (uint32_t h = 0; h < g->n_heads; h++) {
+                write_row(kv_key(&views[l], h, len + i), g->k_row_bytes, tags[i], l, h, 0);
+                write_row(kv_value(&views[l], h, len + i), g->v_row_bytes, tags[i], l, h, 1);
+            }
+        }
+    }
+}
+
+static void check_row(const unsigned char *row, size_t n_bytes, uint32_t tag, uint32_t layer,
+                      uint32_t head, uint32_t side, uint32_t position)
+{
+    for (size_t i = 0; i < n_bytes; i++) {
+        if (row[i] == pattern(tag, layer, head, side, i)) continue;
+        fail_msg("layer %u, position %u, head %u, side %u: not the bytes written there", layer,
+                 position, head, side);
+    }
+}
+
+static void check_position(const kv_view *view, uint32_t layer, uint32_t position, uint32_t tag)
+{
+    const kv_geometry *g = view->geometry;
+    if (view->pages[(position / g->page_tokens) % view->n_slots] == NULL) {
+        fail_msg("layer %u, position %u: no page", layer, position);
+    }
+    for (uint32_t h = 0; h < g->n_heads; h++) {
+        check_row(kv_key(view, h, position), g->k_row_bytes, tag, layer, h, 0, position);
+        check_row(kv_value(view, h, position), g->v_row_bytes, tag, layer, h, 1, position);
+    }
+}
+
+void oracle_check(const oracle_seq *o, const kv_view *views, const uint32_t *tags, uint32_t n)
+{
+    for (uint32_t l = 0; l < o->n_layers; l++) {
+        assert_int_equal(views[l].len, o->len);
+        for (uint32_t p = 0; p < o->len; p++) {
+            bool wanted = *live_at(o, l, p);
+            /* The first query of a step sees furthest back. */
+            if (n > 0 && sees(&o->layers[l], o->len, p) && !wanted) {
+                fail_msg("layer %u: a query at %u sees %u, which does not live", l, o->len, p);
+            }
+            if (wanted) check_position(&views[l], l, p, o->tags[p]);
+        }
+        for (uint32_t i = 0; i < n; i++) check_position(&views[l], l, o->len + i, tags[i]);
+    }
+}

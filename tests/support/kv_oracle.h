@@ -1,0 +1,59 @@
+/* kv_oracle.h - what a sequence's state must hold, written down plainly: a tag for each position, and for each
+ * layer which positions live. No pages, no formulas of kv/ but those of the specification, scanned position by
+ * position. Its pages come from a backend that counts them.
+ *
+ * A tag stands for the bytes of a position; oracle_write puts them where a view says that they belong, and
+ * oracle_check looks whether they are there for every live position. */
+#ifndef SUPPORT_KV_ORACLE_H
+#define SUPPORT_KV_ORACLE_H
+
+#include "kv/txn.h"
+#include "support/fault.h"
+#include "support/test.h"
+
+/* ---- pages that are counted ---- */
+
+/* alloc and release only; the other functions are missing. */
+extern const backend_api ORACLE_BACKEND;
+
+struct backend {
+    fault_allocator *memory;
+    uint64_t held, most; /* bytes of pages now, and the most so far */
+    uint32_t n_pages;
+};
+
+/* ---- sequences ---- */
+
+typedef struct oracle_seq {
+    const kv_layer *layers; /* [n_layers], borrowed */
+    uint32_t n_layers, context;
+    uint32_t len;
+    uint32_t *tags; /* [context] */
+    bool *live;     /* [n_layers, context] */
+} oracle_seq;
+
+oracle_seq *oracle_create(const kv_layer *layers, uint32_t n_layers, uint32_t context);
+void oracle_destroy(oracle_seq *o);
+
+/* Positions len .. len + n - 1 get these tags; the first keep of them stay. */
+void oracle_commit(oracle_seq *o, const uint32_t *tags, uint32_t keep);
+
+/* Whether every position that a query at m would see, and m itself, lives; 0 and len always can. */
+bool oracle_can_trim(const oracle_seq *o, uint32_t m);
+void oracle_trim(oracle_seq *o, uint32_t m);
+
+/* Lowest live position of a layer; len when none lives. */
+uint32_t oracle_first(const oracle_seq *o, uint32_t layer);
+
+/* Bytes of the pages that hold the live positions. */
+uint64_t oracle_bytes(const oracle_seq *o, const kv_config *config);
+
+/* Writes n tags behind len, as a run does. */
+void oracle_write(const kv_view *views, uint32_t n_layers, uint32_t len, const uint32_t *tags,
+                  uint32_t n);
+
+/* Fails unless the view shows the tags of every live position, and, for a step of n more with tags, all that
+ * each of its queries sees. */
+void oracle_check(const oracle_seq *o, const kv_view *views, const uint32_t *tags, uint32_t n);
+
+#endif
