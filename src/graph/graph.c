@@ -65,9 +65,16 @@ static const graph_value *at(const graph *g, graph_id id)
     return &g->values[id < g->n_values ? id : 0];
 }
 
+/* Numbers of the step: a weight has no rows of it, ids and appended state are not numbers to compute with. */
 static bool is_rows(const graph_value *v)
 {
-    return v->rows == GRAPH_TOKENS || v->rows == GRAPH_OUTPUTS;
+    bool numbers = v->op != GRAPH_INPUT && v->op != GRAPH_KV_APPEND;
+    return numbers && (v->rows == GRAPH_TOKENS || v->rows == GRAPH_OUTPUTS);
+}
+
+static bool is_tokens(const graph_value *v)
+{
+    return is_rows(v) && v->rows == GRAPH_TOKENS;
 }
 
 graph_id graph_weight(graph *g, uint32_t tensor_i)
@@ -129,8 +136,7 @@ graph_id graph_rms_norm(graph *g, graph_id x, graph_id weight, float eps, float 
 graph_id graph_rope_apply(graph *g, graph_id x, uint32_t head_dim, uint32_t rope_i)
 {
     const graph_value *a = at(g, x);
-    bool ok =
-        a->rows == GRAPH_TOKENS && head_dim > 0 && a->cols % head_dim == 0 && rope_i < g->n_ropes;
+    bool ok = is_tokens(a) && head_dim > 0 && a->cols % head_dim == 0 && rope_i < g->n_ropes;
     ok = ok && g->ropes[rope_i].n_pairs <= head_dim / 2;
     return emit(g, ok,
                 (graph_value){.op = GRAPH_ROPE,
@@ -144,7 +150,7 @@ graph_id graph_add(graph *g, graph_id x, graph_id y)
 {
     const graph_value *a = at(g, x);
     const graph_value *b = at(g, y);
-    bool ok = is_rows(a) && a->rows == b->rows && a->cols == b->cols;
+    bool ok = is_rows(b) && is_rows(a) && a->rows == b->rows && a->cols == b->cols;
     return emit(g, ok,
                 (graph_value){.op = GRAPH_ADD, .in = {x, y}, .rows = a->rows, .cols = a->cols});
 }
@@ -162,7 +168,8 @@ graph_id graph_glu(graph *g, graph_id gate, graph_id up, graph_act act)
 {
     const graph_value *a = at(g, gate);
     const graph_value *b = at(g, up);
-    bool ok = is_rows(a) && a->rows == b->rows && a->cols == b->cols;
+    bool ok = is_rows(b) && is_rows(a) && a->rows == b->rows && a->cols == b->cols;
+    ok = ok && act <= GRAPH_GELU_ERF;
     return emit(g, ok,
                 (graph_value){.op = GRAPH_GLU,
                               .in = {gate, up},
@@ -175,7 +182,7 @@ graph_id graph_kv_append(graph *g, graph_id k, graph_id v, uint32_t state_i, uin
 {
     const graph_value *a = at(g, k);
     const graph_value *b = at(g, v);
-    bool ok = a->rows == GRAPH_TOKENS && b->rows == GRAPH_TOKENS && n_heads > 0;
+    bool ok = is_tokens(a) && is_tokens(b) && n_heads > 0;
     ok = ok && a->cols % n_heads == 0 && b->cols % n_heads == 0 && state_i < 65536;
     for (uint32_t i = 1; i < g->n_values && ok; i++) {
         ok = g->values[i].op != GRAPH_KV_APPEND || g->values[i].i[0] != state_i;
@@ -195,8 +202,7 @@ graph_id graph_attend(graph *g, graph_id q, graph_id state, uint32_t n_heads, fl
 {
     const graph_value *a = at(g, q);
     const graph_value *s = at(g, state);
-    bool ok = a->rows == GRAPH_TOKENS && s->op == GRAPH_KV_APPEND && n_heads > 0 &&
-              a->cols % n_heads == 0;
+    bool ok = is_tokens(a) && s->op == GRAPH_KV_APPEND && n_heads > 0 && a->cols % n_heads == 0;
     uint32_t cols = 0;
     if (ok) {
         uint32_t kv_heads = s->i[1];
@@ -217,7 +223,7 @@ graph_id graph_attend(graph *g, graph_id q, graph_id state, uint32_t n_heads, fl
 graph_id graph_take(graph *g, graph_id x)
 {
     const graph_value *a = at(g, x);
-    return emit(g, a->rows == GRAPH_TOKENS,
+    return emit(g, is_tokens(a),
                 (graph_value){.op = GRAPH_TAKE, .in = {x}, .rows = GRAPH_OUTPUTS, .cols = a->cols});
 }
 

@@ -70,6 +70,10 @@ weft_status graph_place(const graph *g, uint32_t n_tokens, uint32_t n_outputs, g
         }
         slot->offset = slot->shares != 0 ? slots[slot->shares].offset : lowest_place(slots, id);
         if (slot->offset + slot->size > sum) sum = slot->offset + slot->size;
+        /* So that no later sum wraps, and bytes can be counted. */
+        if (sum > SIZE_MAX / 64) {
+            return err_set(err, WEFT_LIMIT, "a step of %u tokens needs too much memory", n_tokens);
+        }
     }
     *total = sum;
     return WEFT_OK;

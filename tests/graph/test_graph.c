@@ -1,0 +1,443 @@
+/* test_graph.c - builders: a row of GRAPH_OP_MAP each, with what it accepts, the shape it gives, and what it
+ * refuses; the first error is the one that stays. */
+#include "graph/graph.h"
+#include "support/test.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/assert.h"
+
+enum { CAPACITY = 64 };
+
+/* Indices of TENSORS. */
+enum { EMBED_W, SQUARE_W, WIDE_W, NORM_W, HEAD_NORM_W, WIDE_BIAS, TOO_WIDE, N_TENSORS };
+
+/* Pairwise different dims. */
+enum { VOCAB = 50, WIDTH = 24, WIDE = 36, HEADS = 4, KEY_HEADS = 2 };
+
+static const tensor TENSORS[N_TENSORS] = {
+    [EMBED_W] = {.name = "embed", .n_rows = VOCAB, .n_cols = WIDTH},
+    [SQUARE_W] = {.name = "square", .n_rows = WIDTH, .n_cols = WIDTH},
+    [WIDE_W] = {.name = "wide", .n_rows = WIDE, .n_cols = WIDTH},
+    [NORM_W] = {.name = "norm", .n_rows = 1, .n_cols = WIDTH},
+    [HEAD_NORM_W] = {.name = "head_norm", .n_rows = 1, .n_cols = 6},
+    [WIDE_BIAS] = {.name = "bias", .n_rows = 1, .n_cols = WIDE},
+    [TOO_WIDE] = {.name = "too_wide", .n_rows = 1, .n_cols = GRAPH_OUTPUTS},
+};
+
+static const float INV_FREQ[3] = {1.0F, 0.5F, 0.25F};
+static const graph_rope ROPES[] = {{INV_FREQ, 3, false, 1.0F}};
+
+/* A graph with one value of each kind to build upon. */
+typedef struct fixture {
+    graph g;
+    graph_value values[CAPACITY];
+    graph_id tokens, weight[N_TENSORS], x, wide, state, taken;
+} fixture;
+
+static void fixture_init(fixture *f)
+{
+    graph_init(&f->g, f->values, CAPACITY, TENSORS, N_TENSORS);
+    graph_set_ropes(&f->g, ROPES, 1);
+    f->tokens = graph_tokens(&f->g);
+    for (uint32_t i = 0; i < TOO_WIDE; i++) f->weight[i] = graph_weight(&f->g, i);
+    f->x = graph_embed(&f->g, f->tokens, f->weight[EMBED_W]);
+    f->wide = graph_linear(&f->g, f->x, f->weight[WIDE_W], 0);
+    graph_id k = graph_scale(&f->g, f->x, 2.0F);
+    f->state = graph_kv_append(&f->g, k, f->wide, 0, KEY_HEADS);
+    f->taken = graph_take(&f->g, f->x);
+    assert_int_equal(f->g.error.status, WEFT_OK);
+}
+
+static void check_value(const fixture *f, graph_id id, graph_op op, uint32_t rows, uint32_t cols)
+{
+    assert_int_not_equal(id, 0);
+    assert_int_equal(f->g.error.status, WEFT_OK);
+    assert_int_equal(f->values[id].op, op);
+    assert_int_equal(f->values[id].rows, rows);
+    assert_int_equal(f->values[id].cols, cols);
+}
+
+/* One call that must be refused, on a graph of its own. The message names the operation and the index. */
+#define refuses(f, call)                                                                           \
+    do {                                                                                           \
+        fixture_init(f);                                                                           \
+        check_refused((f), (call), (f)->g.n_values, __LINE__);                                     \
+    } while (0)
+
+static const char *now_name;
+
+static void check_refused(const fixture *f, graph_id id, uint32_t index, int line)
+{
+    char expected[64];
+    snprintf(expected, sizeof expected, "graph value %u: %s does not fit", index, now_name);
+    if (id != 0 || f->g.error.status != WEFT_FORMAT ||
+        strncmp(f->g.error.message, expected, strlen(expected)) != 0) {
+        fail_msg("line %d: value %u, message '%s', expected '%s...'", line, id, f->g.error.message,
+                 expected);
+    }
+    assert_int_equal(f->g.n_values, index);
+}
+
+static void rules_none(fixture *f)
+{
+    fixture_init(f);
+    assert_int_equal(f->values[0].op, GRAPH_NONE);
+    assert_int_equal(f->values[0].rows, 0);
+    assert_int_equal(f->values[0].cols, 0);
+}
+
+static void rules_weight(fixture *f)
+{
+    fixture_init(f);
+    graph_id id = graph_weight(&f->g, WIDE_W);
+    check_value(f, id, GRAPH_WEIGHT, WIDE, WIDTH);
+    assert_int_equal(f->values[id].i[0], WIDE_W);
+    refuses(f, graph_weight(&f->g, N_TENSORS));
+    refuses(f, graph_weight(&f->g, UINT32_MAX));
+    refuses(f, graph_weight(&f->g, TOO_WIDE));
+    static const tensor EMPTY[] = {{.name = "e", .n_rows = 0, .n_cols = 3},
+                                   {.name = "e", .n_rows = 3, .n_cols = 0},
+                                   {.name = "e", .n_rows = 1ull << 32, .n_cols = 1},
+                                   {.name = "e", .n_rows = 1, .n_cols = 1ull << 40}};
+    for (uint32_t i = 0; i < COUNT_OF(EMPTY); i++) {
+        graph_init(&f->g, f->values, CAPACITY, EMPTY, COUNT_OF(EMPTY));
+        check_refused(f, graph_weight(&f->g, i), 1, __LINE__);
+    }
+}
+
+static void rules_tokens(fixture *f)
+{
+    fixture_init(f);
+    check_value(f, graph_tokens(&f->g), GRAPH_INPUT, GRAPH_TOKENS, 1);
+}
+
+static void rules_embed(fixture *f)
+{
+    fixture_init(f);
+    check_value(f, graph_embed(&f->g, f->tokens, f->weight[EMBED_W]), GRAPH_EMBED, GRAPH_TOKENS,
+                WIDTH);
+    refuses(f, graph_embed(&f->g, 0, f->weight[EMBED_W]));
+    refuses(f, graph_embed(&f->g, f->tokens, 0));
+    refuses(f, graph_embed(&f->g, f->x, f->weight[EMBED_W]));
+    refuses(f, graph_embed(&f->g, f->tokens, f->x));
+    refuses(f, graph_embed(&f->g, f->tokens, CAPACITY));
+}
+
+static void rules_linear(fixture *f)
+{
+    fixture_init(f);
+    graph_id id = graph_linear(&f->g, f->x, f->weight[WIDE_W], f->weight[WIDE_BIAS]);
+    check_value(f, id, GRAPH_LINEAR, GRAPH_TOKENS, WIDE);
+    assert_int_equal(f->values[id].in[2], f->weight[WIDE_BIAS]);
+    check_value(f, graph_linear(&f->g, f->taken, f->weight[EMBED_W], 0), GRAPH_LINEAR,
+                GRAPH_OUTPUTS, VOCAB);
+    refuses(f, graph_linear(&f->g, 0, f->weight[WIDE_W], 0));
+    refuses(f, graph_linear(&f->g, f->x, 0, 0));
+    refuses(f, graph_linear(&f->g, f->wide, f->weight[WIDE_W], 0));
+    refuses(f, graph_linear(&f->g, f->x, f->x, 0));
+    refuses(f, graph_linear(&f->g, f->x, f->weight[WIDE_W], f->weight[NORM_W]));
+    refuses(f, graph_linear(&f->g, f->x, f->weight[WIDE_W], f->weight[EMBED_W]));
+    refuses(f, graph_linear(&f->g, f->x, f->weight[WIDE_W], f->wide));
+    refuses(f, graph_linear(&f->g, f->x, f->weight[WIDE_W], 1000));
+    refuses(f, graph_linear(&f->g, f->weight[NORM_W], f->weight[WIDE_W], 0));
+    refuses(f, graph_linear(&f->g, f->state, f->weight[WIDE_W], 0));
+}
+
+static void rules_rms_norm(fixture *f)
+{
+    fixture_init(f);
+    graph_id id = graph_rms_norm(&f->g, f->x, f->weight[HEAD_NORM_W], 1e-5F, 1.0F);
+    check_value(f, id, GRAPH_RMS_NORM, GRAPH_TOKENS, WIDTH);
+    assert_int_equal(f->values[id].i[0], 6);
+    assert_true(f->values[id].f[0] == 1e-5F && f->values[id].f[1] == 1.0F);
+    check_value(f, graph_rms_norm(&f->g, f->taken, f->weight[NORM_W], 0, 0), GRAPH_RMS_NORM,
+                GRAPH_OUTPUTS, WIDTH);
+    refuses(f, graph_rms_norm(&f->g, f->x, 0, 0, 0));
+    refuses(f, graph_rms_norm(&f->g, 0, f->weight[NORM_W], 0, 0));
+    refuses(f, graph_rms_norm(&f->g, f->wide, f->weight[NORM_W], 0, 0));
+    refuses(f, graph_rms_norm(&f->g, f->x, f->weight[EMBED_W], 0, 0));
+    refuses(f, graph_rms_norm(&f->g, f->x, f->x, 0, 0));
+    refuses(f, graph_rms_norm(&f->g, f->weight[NORM_W], f->weight[NORM_W], 0, 0));
+}
+
+static void rules_rope(fixture *f)
+{
+    fixture_init(f);
+    graph_id id = graph_rope_apply(&f->g, f->x, 8, 0);
+    check_value(f, id, GRAPH_ROPE, GRAPH_TOKENS, WIDTH);
+    assert_int_equal(f->values[id].i[0], 8);
+    refuses(f, graph_rope_apply(&f->g, 0, 8, 0));
+    refuses(f, graph_rope_apply(&f->g, f->x, 0, 0));
+    refuses(f, graph_rope_apply(&f->g, f->x, 7, 0));
+    refuses(f, graph_rope_apply(&f->g, f->x, 4, 0)); /* 3 pairs do not fit 4 elements */
+    refuses(f, graph_rope_apply(&f->g, f->x, 8, 1));
+    refuses(f, graph_rope_apply(&f->g, f->taken, 8, 0));
+    refuses(f, graph_rope_apply(&f->g, f->state, 9, 0));
+}
+
+static void rules_add(fixture *f)
+{
+    fixture_init(f);
+    check_value(f, graph_add(&f->g, f->x, f->x), GRAPH_ADD, GRAPH_TOKENS, WIDTH);
+    refuses(f, graph_add(&f->g, f->x, 0));
+    refuses(f, graph_add(&f->g, 0, f->x));
+    refuses(f, graph_add(&f->g, f->x, f->wide));
+    refuses(f, graph_add(&f->g, f->x, f->taken));
+    refuses(f, graph_add(&f->g, f->tokens, f->tokens));
+    refuses(f, graph_add(&f->g, f->state, f->wide));
+    refuses(f, graph_add(&f->g, f->wide, f->state));
+    refuses(f, graph_add(&f->g, f->weight[NORM_W], f->weight[NORM_W]));
+}
+
+static void rules_scale(fixture *f)
+{
+    fixture_init(f);
+    graph_id id = graph_scale(&f->g, f->taken, 3.5F);
+    check_value(f, id, GRAPH_SCALE, GRAPH_OUTPUTS, WIDTH);
+    assert_true(f->values[id].f[0] == 3.5F);
+    refuses(f, graph_scale(&f->g, 0, 1.0F));
+    refuses(f, graph_scale(&f->g, f->weight[NORM_W], 1.0F));
+    refuses(f, graph_scale(&f->g, f->tokens, 1.0F));
+    refuses(f, graph_scale(&f->g, f->state, 1.0F));
+}
+
+static void rules_glu(fixture *f)
+{
+    fixture_init(f);
+    for (uint32_t act = 0; act < 3; act++) {
+        graph_id id = graph_glu(&f->g, f->x, f->x, (graph_act)act);
+        check_value(f, id, GRAPH_GLU, GRAPH_TOKENS, WIDTH);
+        assert_int_equal(f->values[id].i[0], act);
+    }
+    refuses(f, graph_glu(&f->g, f->x, f->wide, GRAPH_SILU));
+    refuses(f, graph_glu(&f->g, f->x, f->taken, GRAPH_SILU));
+    refuses(f, graph_glu(&f->g, f->x, 0, GRAPH_SILU));
+    refuses(f, graph_glu(&f->g, f->wide, f->state, GRAPH_SILU));
+    refuses(f, graph_glu(&f->g, f->x, f->x, (graph_act)3));
+}
+
+static void rules_kv_append(fixture *f)
+{
+    fixture_init(f);
+    graph_id id = graph_kv_append(&f->g, f->x, f->wide, 5, KEY_HEADS);
+    check_value(f, id, GRAPH_KV_APPEND, GRAPH_TOKENS, WIDE);
+    assert_int_equal(f->values[id].i[0], 5);
+    assert_int_equal(f->values[id].i[1], KEY_HEADS);
+    assert_int_equal(f->g.n_states, 6);
+    refuses(f, graph_kv_append(&f->g, f->x, f->wide, 0, KEY_HEADS)); /* appended to already */
+    refuses(f, graph_kv_append(&f->g, f->x, f->wide, 1, 0));
+    refuses(f, graph_kv_append(&f->g, f->x, f->wide, 1, 5));
+    refuses(f, graph_kv_append(&f->g, f->x, f->wide, 1, 8)); /* of 24, not of 36 */
+    refuses(f, graph_kv_append(&f->g, f->x, f->wide, 65536, 1));
+    refuses(f, graph_kv_append(&f->g, f->x, 0, 1, 1));
+    refuses(f, graph_kv_append(&f->g, f->taken, f->wide, 1, 1));
+    refuses(f, graph_kv_append(&f->g, f->x, f->state, 1, 1));
+    assert_int_equal(f->g.n_states, 1);
+}
+
+static void rules_attend(fixture *f)
+{
+    fixture_init(f);
+    /* 24 columns in 2 heads of 12, keys 2 of 12, values 2 of 18. */
+    graph_id id = graph_attend(&f->g, f->x, f->state, 2, 0.25F, 30.0F);
+    check_value(f, id, GRAPH_ATTEND, GRAPH_TOKENS, 2 * 18);
+    assert_true(f->values[id].f[0] == 0.25F && f->values[id].f[1] == 30.0F);
+    fixture_init(f);
+    graph_id q = graph_add(&f->g, f->x, f->x);
+    graph_id k = graph_scale(&f->g, f->x, 1.0F);
+    graph_id state = graph_kv_append(&f->g, k, f->wide, 1, 1);
+    check_value(f, graph_attend(&f->g, q, state, 1, 1, 0), GRAPH_ATTEND, GRAPH_TOKENS, WIDE);
+    refuses(f, graph_attend(&f->g, f->x, f->state, 0, 1, 0));
+    refuses(f, graph_attend(&f->g, f->x, f->state, 5, 1, 0));
+    refuses(f, graph_attend(&f->g, f->x, f->state, 4, 1, 0));    /* heads of 6, keys of 12 */
+    refuses(f, graph_attend(&f->g, f->wide, f->state, 3, 1, 0)); /* 3 heads of 12 on 2 */
+    refuses(f, graph_attend(&f->g, f->x, f->x, 2, 1, 0));
+    refuses(f, graph_attend(&f->g, f->x, 0, 2, 1, 0));
+    refuses(f, graph_attend(&f->g, f->taken, f->state, 2, 1, 0));
+}
+
+static void rules_take(fixture *f)
+{
+    fixture_init(f);
+    check_value(f, graph_take(&f->g, f->wide), GRAPH_TAKE, GRAPH_OUTPUTS, WIDE);
+    refuses(f, graph_take(&f->g, f->taken));
+    refuses(f, graph_take(&f->g, 0));
+    refuses(f, graph_take(&f->g, f->tokens));
+    refuses(f, graph_take(&f->g, f->state));
+    refuses(f, graph_take(&f->g, f->weight[NORM_W]));
+}
+
+static void rules_softcap(fixture *f)
+{
+    fixture_init(f);
+    check_value(f, graph_softcap(&f->g, f->taken, 30.0F), GRAPH_SOFTCAP, GRAPH_OUTPUTS, WIDTH);
+    refuses(f, graph_softcap(&f->g, f->taken, 0.0F));
+    refuses(f, graph_softcap(&f->g, f->taken, -1.0F));
+    refuses(f, graph_softcap(&f->g, f->taken, NAN));
+    refuses(f, graph_softcap(&f->g, f->weight[NORM_W], 1.0F));
+}
+
+/* One a row of the map. */
+static void (*const RULES[GRAPH_N_OPS])(fixture *f) = {
+    [GRAPH_NONE] = rules_none,           [GRAPH_WEIGHT] = rules_weight,
+    [GRAPH_INPUT] = rules_tokens,        [GRAPH_EMBED] = rules_embed,
+    [GRAPH_LINEAR] = rules_linear,       [GRAPH_RMS_NORM] = rules_rms_norm,
+    [GRAPH_ROPE] = rules_rope,           [GRAPH_ADD] = rules_add,
+    [GRAPH_SCALE] = rules_scale,         [GRAPH_GLU] = rules_glu,
+    [GRAPH_KV_APPEND] = rules_kv_append, [GRAPH_ATTEND] = rules_attend,
+    [GRAPH_TAKE] = rules_take,           [GRAPH_SOFTCAP] = rules_softcap,
+};
+
+static void test_every_operation_has_its_rules(void **state)
+{
+    (void)state;
+    for (uint32_t op = 0; op < GRAPH_N_OPS; op++) {
+        fixture f;
+        now_name = graph_op_name((graph_op)op);
+        if (RULES[op] == NULL) fail_msg("operation %s has no test", now_name);
+        RULES[op](&f);
+        for (uint32_t other = 0; other < op; other++) {
+            assert_string_not_equal(graph_op_name((graph_op)other), now_name);
+        }
+    }
+    assert_string_equal(graph_op_name(GRAPH_N_OPS), "unknown");
+}
+
+static void test_the_first_error_stays(void **state)
+{
+    (void)state;
+    fixture f;
+    fixture_init(&f);
+    uint32_t n = f.g.n_values;
+    assert_int_equal(graph_add(&f.g, f.x, f.wide), 0);
+    char first[sizeof f.g.error.message];
+    memcpy(first, f.g.error.message, sizeof first);
+    /* Whatever follows, with or without inputs from before, gives nothing and changes nothing. */
+    assert_int_equal(graph_scale(&f.g, f.x, 1.0F), 0);
+    assert_int_equal(graph_weight(&f.g, 99), 0);
+    assert_int_equal(graph_attend(&f.g, 0, 0, 0, 0, 0), 0);
+    graph_finish(&f.g, 0);
+    graph_finish(&f.g, f.taken);
+    assert_int_equal(f.g.n_values, n);
+    assert_string_equal(f.g.error.message, first);
+    weft_error err = {0};
+    assert_status(WEFT_FORMAT, graph_status(&f.g, &err), &err);
+    char expected[128];
+    snprintf(
+        expected, sizeof expected,
+        "graph value %u: add does not fit its inputs (embed of 24 columns, linear of %u by 36)", n,
+        GRAPH_TOKENS);
+    assert_string_equal(err.message, expected);
+    assert_int_equal(graph_status(&f.g, NULL), WEFT_FORMAT);
+}
+
+static void test_capacity(void **state)
+{
+    (void)state;
+    graph g;
+    graph_value values[5];
+    values[4].cols = 4711;
+    graph_init(&g, values, 4, TENSORS, N_TENSORS);
+    graph_id tokens = graph_tokens(&g);
+    graph_id x = graph_embed(&g, tokens, graph_weight(&g, EMBED_W));
+    assert_int_equal(x, 3);
+    assert_int_equal(graph_scale(&g, x, 1.0F), 0);
+    weft_error err = {0};
+    assert_status(WEFT_LIMIT, graph_status(&g, &err), &err);
+    assert_string_equal(err.message, "graph value 4: scale does not fit, at most 4 values");
+    assert_int_equal(values[4].cols, 4711);
+}
+
+static void small_graph(graph *g, graph_value *values, bool unused)
+{
+    graph_init(g, values, CAPACITY, TENSORS, N_TENSORS);
+    graph_id tokens = graph_tokens(g);
+    graph_id w = graph_weight(g, EMBED_W);
+    graph_id x = graph_embed(g, tokens, w);
+    if (unused) graph_scale(g, x, 2.0F);
+    graph_id n = graph_rms_norm(g, graph_take(g, x), graph_weight(g, NORM_W), 0, 0);
+    graph_finish(g, graph_linear(g, n, w, 0));
+}
+
+static void test_finish(void **state)
+{
+    (void)state;
+    graph g;
+    graph_value values[CAPACITY];
+    weft_error err = {0};
+    small_graph(&g, values, false);
+    assert_ok(graph_status(&g, &err), &err);
+    assert_int_equal(g.output, 7);
+    assert_int_equal(graph_last_use(&g, 2), 7);
+    assert_int_equal(graph_last_use(&g, 1), 3);
+    assert_int_equal(graph_last_use(&g, 7), 7);
+    small_graph(&g, values, true);
+    assert_status(WEFT_FORMAT, graph_status(&g, &err), &err);
+    assert_string_equal(err.message, "graph value 4: nothing reads this scale");
+    err = (weft_error){0};
+    graph_init(&g, values, CAPACITY, TENSORS, N_TENSORS);
+    assert_status(WEFT_FORMAT, graph_status(&g, &err), &err);
+    assert_string_equal(err.message, "graph: no output");
+    graph_id tokens = graph_tokens(&g);
+    graph_id x = graph_embed(&g, tokens, graph_weight(&g, EMBED_W));
+    graph_finish(&g, x);
+    err = (weft_error){0};
+    assert_status(WEFT_FORMAT, graph_status(&g, &err), &err);
+    assert_string_equal(err.message, "graph: value 3 is not a matrix of wanted rows");
+    for (graph_id id = 0; id < 3; id++) {
+        graph_init(&g, values, CAPACITY, TENSORS, N_TENSORS);
+        graph_finish(&g, id);
+        assert_status(WEFT_FORMAT, graph_status(&g, NULL), NULL);
+    }
+}
+
+static void test_print(void **state)
+{
+    (void)state;
+    graph g;
+    graph_value values[CAPACITY];
+    strbuf out;
+    small_graph(&g, values, false);
+    strbuf_init(&out, mem_system(), 0);
+    assert_int_equal(graph_print(&g, &out), WEFT_OK);
+    assert_string_equal(strbuf_text(&out), "%1 tokens [tokens, 1]\n"
+                                           "%2 weight [50, 24] embed\n"
+                                           "%3 embed [tokens, 24] %1 %2\n"
+                                           "%4 weight [1, 24] norm\n"
+                                           "%5 take [outputs, 24] %3\n"
+                                           "%6 rms_norm [outputs, 24] %5 %4\n"
+                                           "%7 linear [outputs, 50] %6 %2\n");
+    strbuf_deinit(&out);
+    strbuf_init(&out, mem_system(), 40);
+    assert_int_equal(graph_print(&g, &out), WEFT_LIMIT);
+    strbuf_deinit(&out);
+}
+
+static void init_without_room(void *user)
+{
+    graph_value value;
+    graph_init(user, &value, 1, TENSORS, N_TENSORS);
+}
+
+static void test_misuse_traps(void **state)
+{
+    (void)state;
+    graph g;
+    assert_true(test_traps(init_without_room, &g));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_operation_has_its_rules),
+        cmocka_unit_test(test_the_first_error_stays),
+        cmocka_unit_test(test_capacity),
+        cmocka_unit_test(test_finish),
+        cmocka_unit_test(test_print),
+        cmocka_unit_test(test_misuse_traps),
+    };
+    return TEST_RUN("graph/graph", tests);
+}
