@@ -99,12 +99,15 @@ static weft_status greedy(const float *logits, uint32_t n_vocab, sample *out, we
     out->id = -1;
     float best = -INFINITY;
     for (uint32_t i = 0; i < n_vocab; i++) {
-        if (logits[i] > best || (out->id < 0 && logits[i] == best)) {
+        if (logits[i] > best) {
             best = logits[i];
             out->id = (int32_t)i;
         }
     }
-    if (out->id < 0) return err_set(err, WEFT_FORMAT, "no logit of %u is a number", n_vocab);
+    if (out->id < 0) {
+        return err_set(err, WEFT_FORMAT, "none of %u logits is a number above minus infinity",
+                       n_vocab);
+    }
     return WEFT_OK;
 }
 
@@ -116,12 +119,14 @@ static void set_logprob(const float *logits, uint32_t n_vocab, sample *out)
     }
     double sum = 0.0;
     for (uint32_t i = 0; i < n_vocab; i++) {
-        if (!isnan(logits[i])) sum += exp((double)logits[i] - max);
+        /* The second is for infinity less itself. */
+        if (!isnan(logits[i])) sum += (double)logits[i] == max ? 1.0 : exp((double)logits[i] - max);
     }
-    out->logprob = (float)((double)logits[out->id] - max - log(sum));
+    double below = (double)logits[out->id] == max ? 0.0 : (double)logits[out->id] - max;
+    out->logprob = (float)(below - log(sum));
 }
 
-/* Walks the candidates with one random number; the last one takes what rounding leaves over. */
+/* Walks the candidates with one random number; the last possible one takes what rounding leaves over. */
 static int32_t draw(candidates *c, const weft_sampling *params, uint64_t position)
 {
     candidates_sort(c, 64);
@@ -130,13 +135,16 @@ static int32_t draw(candidates *c, const weft_sampling *params, uint64_t positio
     for (uint32_t i = 0; i < c->n; i++) total += exp((double)c->logits[i] - max);
     double target = rng_unit(params->seed, position) * total;
     double sum = 0.0;
+    int32_t last = c->ids[0];
     for (uint32_t i = 0; i < c->n; i++) {
         if (i == c->n_sorted) candidates_sort(c, 2 * i);
-        sum += exp((double)c->logits[i] - max);
-        if (sum > target) return c->ids[i];
+        double weight = exp((double)c->logits[i] - max);
+        if (weight == 0.0) break;
+        sum += weight;
+        last = c->ids[i];
+        if (sum > target) break;
     }
-    candidates_sort(c, c->n);
-    return c->ids[c->n - 1];
+    return last;
 }
 
 weft_status sample_token(const float *logits, uint32_t n_vocab, const weft_sampling *params,

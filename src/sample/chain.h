@@ -43,7 +43,8 @@ typedef struct sample {
     float logprob; /* ln of the softmax of the logits as the model gave them */
 } sample;
 
-/* logits: [n_vocab], unchanged. Logits that are NaN are never chosen; if all are, FORMAT. */
+/* logits: [n_vocab], unchanged. Logits that are NaN or minus infinity are never chosen; if
+ * all are, FORMAT. One that is plus infinity is certain. */
 weft_status sample_token(const float *logits, uint32_t n_vocab, const weft_sampling *params,
                          uint64_t position, sample_scratch *scratch, sample *out, weft_error *err);
 
