@@ -1,0 +1,38 @@
+/* generate.h - one answer: submit, step, and text as it comes. */
+#ifndef CLI_GENERATE_H
+#define CLI_GENERATE_H
+
+#include "cli/session.h"
+
+typedef struct generate_request {
+    const id_list *prompt;
+    uint32_t max_new;
+    weft_sampling sampling;
+    /* Whole characters, as they come; NULL: nobody looks. */
+    void *user;
+    void (*text)(void *user, const char *bytes, size_t n_bytes);
+} generate_request;
+
+typedef struct generate_answer {
+    id_list ids; /* the caller frees it; a stop id at the end is in it */
+    weft_finish finish;
+    double first_s; /* from the submission to the first token */
+    double total_s; /* to the last */
+} generate_answer;
+
+/* Tokens of the prompt that one step of run reads. */
+enum { GENERATE_CHUNK = 512 };
+
+/* Ctrl-C ends it with CANCELLED while interrupt_arm is in force; so does a stdout that cannot be
+ * written, which is nobody's error here. */
+weft_status generate(session *s, const generate_request *request, generate_answer *answer,
+                     weft_error *err);
+
+/* One line: tokens, tokens per second, what ended it. */
+void generate_print_speed(const session *s, const generate_request *request,
+                          const generate_answer *answer);
+
+/* "stop", "length", ... */
+const char *generate_finish_name(weft_finish finish);
+
+#endif

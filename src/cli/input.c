@@ -1,0 +1,38 @@
+/* input.c - text from streams. */
+#include "cli/input.h"
+
+#include <errno.h>
+#include <string.h>
+
+static weft_status check(FILE *stream, const char *name, const strbuf *text, weft_error *err)
+{
+    if (text->status == WEFT_LIMIT)
+        return err_set(err, WEFT_LIMIT, "%s: more than %zu bytes", name, text->limit);
+    if (text->status != WEFT_OK) return err_set(err, text->status, "%s: out of memory", name);
+    if (!ferror(stream)) return WEFT_OK;
+    char reason[96];
+    if (strerror_r(errno, reason, sizeof reason) != 0) reason[0] = '\0';
+    return err_set(err, WEFT_IO, "cannot read %s: %s", name, reason);
+}
+
+weft_status input_read_all(FILE *stream, const char *name, strbuf *text, weft_error *err)
+{
+    char block[4096];
+    size_t n;
+    while ((n = fread(block, 1, sizeof block, stream)) > 0) {
+        if (strbuf_add(text, block, n) != WEFT_OK) break;
+    }
+    return check(stream, name, text, err);
+}
+
+weft_status input_read_line(FILE *stream, const char *name, strbuf *line, bool *more,
+                            weft_error *err)
+{
+    strbuf_clear(line);
+    int c = EOF;
+    while ((c = getc(stream)) != EOF && c != '\n') {
+        if (strbuf_add_char(line, (char)c) != WEFT_OK) break;
+    }
+    *more = c == '\n' || line->len > 0;
+    return check(stream, name, line, err);
+}

@@ -1,0 +1,98 @@
+/* manual.c - help and manual from the tables of the commands. */
+#include "cli/manual.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+
+static const char OPENING[] =
+    "<!-- Written by `weft --help-markdown`; a test compares the two. -->\n"
+    "# The program `weft`\n"
+    "\n"
+    "    weft COMMAND ...\n"
+    "    weft COMMAND --help\n"
+    "    weft --help | --version\n"
+    "\n"
+    "MODEL is a folder with `config.json` and `*.safetensors`, or a `.gguf` file. Options may "
+    "stand\n"
+    "before or after it. The exit status is 0 when all went well, 1 when something failed and 2 "
+    "for\n"
+    "wrong usage; a failure is one sentence on stderr. Progress is shown on a terminal only.\n";
+
+static const char COMMON_OPENING[] =
+    "\n"
+    "## Options of commands that compute\n"
+    "\n"
+    "`run`, `logits` and `bench` take them; `bench` has a `--context` of its own.\n"
+    "\n"
+    "| option | |\n"
+    "|---|---|\n";
+
+static int give(strbuf *out)
+{
+    if (out->status != WEFT_OK) {
+        report_note("out of memory for the manual");
+        strbuf_deinit(out);
+        return EXIT_FAILED;
+    }
+    fwrite(strbuf_text(out), 1, out->len, stdout);
+    strbuf_deinit(out);
+    return output_finish() ? EXIT_FINE : EXIT_FAILED;
+}
+
+int manual_print(void)
+{
+    strbuf out;
+    strbuf_init(&out, mem_system(), 0);
+    strbuf_add_text(&out, "usage: weft COMMAND ...\n\n");
+    for (uint32_t i = 0; i < N_COMMANDS; i++) {
+        const command *c = COMMANDS[i];
+        strbuf_printf(&out, "  %-9s %-6s  %s\n", c->name, c->operand, c->summary);
+    }
+    strbuf_add_text(&out, "\nMODEL is a folder with config.json and *.safetensors, or a .gguf file."
+                          "\nweft COMMAND --help says more; weft --version prints the version.\n");
+    return give(&out);
+}
+
+static void print_sets(const command *c, bool markdown, strbuf *out)
+{
+    options_print(c->options, c->n_options, markdown, out);
+    for (uint32_t set = SESSION_ENGINE; set <= SESSION_CONTEXT && !markdown; set <<= 1) {
+        option_set options = session_options(set);
+        if ((c->session_sets & set) != 0)
+            options_print(options.rows, options.n_rows, markdown, out);
+    }
+}
+
+int manual_print_command(const command *c)
+{
+    strbuf out;
+    strbuf_init(&out, mem_system(), 0);
+    strbuf_printf(&out, "usage: weft %s %s [options]\n\n%s\n\n", c->name, c->operand, c->summary);
+    print_sets(c, false, &out);
+    strbuf_printf(&out, "  %-22s  %s\n", "--help", "prints this");
+    if (c->details[0] != '\0') strbuf_printf(&out, "\n%s", c->details);
+    return give(&out);
+}
+
+static void print_section(const command *c, strbuf *out)
+{
+    strbuf_printf(out, "\n## weft %s %s\n\n%c%s.\n\n| option | |\n|---|---|\n", c->name, c->operand,
+                  c->summary[0] - ('a' - 'A'), c->summary + 1);
+    print_sets(c, true, out);
+    if (c->details[0] != '\0') strbuf_printf(out, "\n%s", c->details);
+}
+
+int manual_print_markdown(void)
+{
+    strbuf out;
+    strbuf_init(&out, mem_system(), 0);
+    strbuf_add_text(&out, OPENING);
+    for (uint32_t i = 0; i < N_COMMANDS; i++) print_section(COMMANDS[i], &out);
+    strbuf_add_text(&out, COMMON_OPENING);
+    for (uint32_t set = SESSION_ENGINE; set <= SESSION_CONTEXT; set <<= 1) {
+        option_set options = session_options(set);
+        options_print(options.rows, options.n_rows, true, &out);
+    }
+    return give(&out);
+}

@@ -1,0 +1,153 @@
+/* session.c - opening what the options name. */
+#include "cli/session.h"
+
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/mem.h"
+
+#define AT(field) offsetof(session_values, field)
+
+static const option_row ENGINE_ROWS[] = {
+    {"threads", OPTION_COUNT, AT(threads), "N", "compute threads (default: one per processor)", 1,
+     256, NULL},
+    {"backend", OPTION_CHOICE, AT(backend), "NAME",
+     "cpu, or ref: every operation plainly, slow, to compare with (default: cpu)", 0, 0, "cpu|ref"},
+    {"isa", OPTION_CHOICE, AT(isa), "NAME",
+     "generic, avx2 or avx512 (default: the best this processor has)", 0, 0, "generic|avx2|avx512"},
+    {"act", OPTION_CHOICE, AT(act), "TYPE",
+     "what the input of a linear layer is rounded to: bf16 or f32 (default: bf16)", 0, 0,
+     "bf16|f32"},
+    {"kv", OPTION_TEXT, AT(kv), "SPEC",
+     "how keys and values are stored: f32, f16, bf16, or k=NAME,v=NAME (default: as --act)", 0, 0,
+     NULL},
+    {"memory", OPTION_BYTES, AT(memory), "BYTES",
+     "budget for keys and values, such as 512M or 2G (default: what the context needs, at least "
+     "1G)",
+     0, 0, NULL},
+};
+
+static const option_row CONTEXT_ROWS[] = {
+    {"context", OPTION_COUNT, AT(context), "N",
+     "most tokens of prompt and answer together (default: what the model was made for, at most "
+     "8192)",
+     1, 1 << 30, NULL},
+};
+
+option_set session_options(uint32_t set)
+{
+    if (set == SESSION_ENGINE) return (option_set){ENGINE_ROWS, COUNT_OF(ENGINE_ROWS)};
+    return (option_set){CONTEXT_ROWS, COUNT_OF(CONTEXT_ROWS)};
+}
+
+/* ---- model and engine ------------------------------------------------------------------------ */
+
+static void log_line(void *user, weft_log_level level, const char *message)
+{
+    progress_clear(user);
+    if (level == WEFT_LOG_WARN) report_note("%s", message);
+}
+
+weft_status session_open_model(session *s, const char *path, weft_error *err)
+{
+    uint64_t start = clock_now_ns();
+    progress p = {.shown = false};
+    weft_log sink = {&p, log_line};
+    weft_model_options options = {.struct_size = sizeof options, .log = &sink};
+    progress_show(&p, "loading %s", path);
+    weft_status status = weft_model_open(path, &options, &s->model, err);
+    progress_clear(&p);
+    if (status != WEFT_OK) return status;
+    s->info = (weft_model_info){.struct_size = sizeof s->info};
+    status = weft_model_get_info(s->model, &s->info, err);
+    s->load_ms = (double)(clock_now_ns() - start) / 1e6;
+    return status;
+}
+
+weft_status session_open_engine(session *s, const session_values *values, const session_plan *plan,
+                                weft_error *err)
+{
+    uint64_t start = clock_now_ns();
+    weft_engine_options options = {
+        .struct_size = sizeof options,
+        .backend = values->backend,
+        .isa = values->isa,
+        .kv = values->kv,
+        .act = strcmp(values->act, "f32") == 0 ? WEFT_ACT_F32 : WEFT_ACT_BF16,
+        .n_threads = values->threads,
+        .context = values->context != 0 ? values->context : plan->context,
+        .max_sequences = plan->max_sequences,
+        .chunk_tokens = plan->chunk_tokens,
+        .max_outputs = plan->max_outputs,
+        .memory_bytes = values->memory != 0 ? values->memory : plan->memory,
+    };
+    weft_status status = weft_engine_open(s->model, &options, &s->engine, err);
+    s->load_ms += (double)(clock_now_ns() - start) / 1e6;
+    return status;
+}
+
+void session_close(session *s)
+{
+    weft_engine_close(s->engine);
+    weft_model_close(s->model);
+    *s = (session){0};
+}
+
+/* ---- ids ------------------------------------------------------------------------------------- */
+
+void id_list_deinit(id_list *list)
+{
+    mem_free(mem_system(), list->ids, list->capacity * sizeof *list->ids);
+    *list = (id_list){0};
+}
+
+static weft_status reserve(id_list *list, size_t capacity, weft_error *err)
+{
+    if (capacity <= list->capacity) return WEFT_OK;
+    size_t bytes;
+    int32_t *ids = NULL;
+    if (size_mul(capacity, sizeof *ids, &bytes))
+        ids = mem_resize(mem_system(), list->ids, list->capacity * sizeof *ids, bytes);
+    if (ids == NULL) return err_set(err, WEFT_NOMEM, "out of memory for %zu token ids", capacity);
+    list->ids = ids;
+    list->capacity = capacity;
+    return WEFT_OK;
+}
+
+weft_status id_list_add(id_list *list, int32_t id, weft_error *err)
+{
+    if (list->n == list->capacity) {
+        weft_status status = reserve(list, list->n < 32 ? 64 : 2 * list->n, err);
+        if (status != WEFT_OK) return status;
+    }
+    list->ids[list->n++] = id;
+    return WEFT_OK;
+}
+
+weft_status session_tokenize(const session *s, str text, uint32_t flags, id_list *list,
+                             weft_error *err)
+{
+    list->n = 0;
+    weft_status status = reserve(list, text.len + 8, err);
+    if (status != WEFT_OK) return status;
+    return weft_tokenize(s->model, text.ptr, text.len, flags, list->ids, list->capacity, &list->n,
+                         err);
+}
+
+/* A template may add any amount of text, so the first call says how much room is needed. */
+weft_status session_chat(const session *s, const char *messages, const char *tools, uint32_t flags,
+                         id_list *list, weft_error *err)
+{
+    for (uint32_t attempt = 0;; attempt++) {
+        weft_error failure = {WEFT_OK, ""};
+        weft_status status = weft_chat_tokenize(s->model, messages, tools, flags, list->ids,
+                                                list->capacity, &list->n, &failure);
+        if (status == WEFT_OK) return WEFT_OK;
+        bool grows = status == WEFT_LIMIT && list->n > list->capacity && attempt < 3;
+        if (!grows) return err_set(err, status, "%s", failure.message);
+        /* A template may print the time, and be longer the next time. */
+        status = reserve(list, list->n + 16, err);
+        if (status != WEFT_OK) return status;
+    }
+}

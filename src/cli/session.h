@@ -1,0 +1,68 @@
+/* session.h - a model and an engine on it, opened as the options say. */
+#ifndef CLI_SESSION_H
+#define CLI_SESSION_H
+
+#include "cli/options.h"
+#include "cli/terminal.h"
+
+/* What every command that computes is told; 0 and NULL leave it to the library. */
+typedef struct session_values {
+    uint32_t threads;
+    uint32_t context;
+    uint64_t memory;
+    const char *backend, *isa, *act, *kv;
+} session_values;
+
+#define SESSION_DEFAULTS                                                                           \
+    {                                                                                              \
+        .act = "bf16"                                                                              \
+    }
+
+enum {
+    SESSION_ENGINE = 1, /* threads, backend, isa, act, kv, memory */
+    SESSION_CONTEXT = 2
+};
+
+/* The options of one of the tables; offsets count from a session_values. */
+option_set session_options(uint32_t set);
+
+typedef struct session {
+    weft_model *model;
+    weft_model_info info;
+    weft_engine *engine;
+    double load_ms; /* both */
+} session;
+
+/* What a command asks of the engine beyond the options; 0 leaves it to the library. */
+typedef struct session_plan {
+    uint32_t context; /* unless --context is there */
+    uint32_t max_sequences, chunk_tokens, max_outputs;
+    uint64_t memory; /* unless --memory is there */
+} session_plan;
+
+/* Shows progress on a terminal. A failure to open the engine for what the options say is
+ * ARGUMENT. */
+weft_status session_open_model(session *s, const char *path, weft_error *err);
+weft_status session_open_engine(session *s, const session_values *values, const session_plan *plan,
+                                weft_error *err);
+void session_close(session *s);
+
+/* A growing array of token ids. */
+typedef struct id_list {
+    int32_t *ids; /* [capacity] */
+    size_t n, capacity;
+} id_list;
+
+void id_list_deinit(id_list *list);
+weft_status id_list_add(id_list *list, int32_t id, weft_error *err);
+
+/* Replaces the list by the ids of a text. flags: WEFT_TOKENIZE_*. */
+weft_status session_tokenize(const session *s, str text, uint32_t flags, id_list *list,
+                             weft_error *err);
+
+/* Replaces the list by the ids of a rendered conversation. flags: WEFT_CHAT_*; tools may be
+ * NULL. */
+weft_status session_chat(const session *s, const char *messages, const char *tools, uint32_t flags,
+                         id_list *list, weft_error *err);
+
+#endif
