@@ -1,7 +1,8 @@
 /* template.h - a Jinja interpreter for chat templates.
  *
- * Reference: Jinja2 3.1 as Transformers configures it (trim_blocks, lstrip_blocks, loop controls, sandbox,
- * keep_trailing_newline off). A template is compiled once and rendered many times; both are bounded. */
+ * Reference: Jinja2 3.1 as Transformers configures it (trim_blocks, lstrip_blocks, loop controls,
+ * sandbox, keep_trailing_newline off). A template is compiled once and rendered many times; both
+ * are bounded. */
 #ifndef CHAT_TEMPLATE_H
 #define CHAT_TEMPLATE_H
 
@@ -22,7 +23,7 @@ typedef struct template_limits {
 enum { TEMPLATE_SOURCE_BYTES = 1 << 20 };
 
 /* FORMAT with line and reason; UNSUPPORTED names a tag, filter or test that is not known. */
-weft_status template_compile(const env *env, str source, chat_template **out, weft_error *err);
+weft_status template_compile(const env *world, str source, chat_template **out, weft_error *err);
 void template_destroy(chat_template *t);
 
 typedef struct template_var {
@@ -37,11 +38,10 @@ typedef struct template_input {
     template_limits limits;
 } template_input;
 
-/* A run of output bytes that came from the caller's values, not from the template's own text: those bytes
- * are tokenized without recognising control tokens. Ascending, disjoint, neighbours joined. */
-typedef struct template_span {
-    size_t first, n_bytes;
-} template_span;
+/* A run of output bytes that came from the caller's values, not from the template's own text: those
+ * bytes are tokenized without recognising control tokens. Ascending, disjoint, neighbours
+ * joined. */
+typedef str_span template_span;
 
 typedef struct template_output {
     strbuf text;          /* the caller inits and deinits it */
