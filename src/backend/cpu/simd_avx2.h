@@ -352,6 +352,12 @@ INLINE vi vi_tree(const vi a[VL])
                   _mm256_permute2x128_si256(quad[0], quad[1], 0x31));
 }
 
+/* The sums of the products of pairs of 16-bit numbers. */
+INLINE vi vi_pairs(vi a, vi b)
+{
+    return _mm256_madd_epi16(a, b);
+}
+
 /* sum + the products of pairs of 16-bit numbers. The compiler may not put a chain of these in another order:
  * it would hold all products at once, on the stack. */
 INLINE vi vi_dot(vi sum, vi a, vi b)
@@ -382,6 +388,46 @@ INLINE void v_transpose(const vi row[8], vi column[8])
         column[i] = _mm256_permute2x128_si256(quad[i], quad[4 + i], 0x20);
         column[4 + i] = _mm256_permute2x128_si256(quad[i], quad[4 + i], 0x31);
     }
+}
+
+/* 16 bytes of each of VL rows, skip bytes into them -> their 4 words, each of VL rows. */
+INLINE void v_turn_words(const unsigned char *const row[VL], size_t skip, vi word[4])
+{
+    vi a[4];
+    UNROLL
+    for (int i = 0; i < 4; i++) {
+        const __m128i *low = (const __m128i *)(const void *)(row[i] + skip);
+        const __m128i *high = (const __m128i *)(const void *)(row[4 + i] + skip);
+        a[i] = _mm256_set_m128i(_mm_loadu_si128(high), _mm_loadu_si128(low));
+    }
+    vi x = _mm256_unpacklo_epi32(a[0], a[1]);
+    vi y = _mm256_unpackhi_epi32(a[0], a[1]);
+    vi z = _mm256_unpacklo_epi32(a[2], a[3]);
+    vi w = _mm256_unpackhi_epi32(a[2], a[3]);
+    word[0] = _mm256_unpacklo_epi64(x, z);
+    word[1] = _mm256_unpackhi_epi64(x, z);
+    word[2] = _mm256_unpacklo_epi64(y, w);
+    word[3] = _mm256_unpackhi_epi64(y, w);
+}
+
+/* In each word, bytes low and high (constants) as two 16-bit numbers. */
+INLINE vi vi_two_bytes(vi a, const int low, const int high)
+{
+    const int first = (int)0x80008000u | low | high << 16;
+    vi from = _mm256_broadcastsi128_si256(
+        _mm_setr_epi32(first, first + 0x00040004, first + 0x00080008, first + 0x000c000c));
+    return _mm256_shuffle_epi8(a, from);
+}
+
+/* In each word, twice a byte -> its low nibble and its high nibble. */
+INLINE vi vi_two_nibbles(vi a)
+{
+    return _mm256_srli_epi16(_mm256_mullo_epi16(a, _mm256_set1_epi32(0x01001000)), 12);
+}
+
+INLINE vi vi_minus_16(vi a, int16_t value)
+{
+    return _mm256_sub_epi16(a, _mm256_set1_epi16(value));
 }
 
 /* rows [VL, 8] -> columns [8, VL]. */

@@ -347,6 +347,12 @@ INLINE vi vi_tree(const vi a[VL])
     return vi_add(_mm512_shuffle_i32x4(u, v, 0x88), _mm512_shuffle_i32x4(u, v, 0xdd));
 }
 
+/* The sums of the products of pairs of 16-bit numbers. */
+INLINE vi vi_pairs(vi a, vi b)
+{
+    return _mm512_madd_epi16(a, b);
+}
+
 /* sum + the products of pairs of 16-bit numbers. */
 INLINE vi vi_dot(vi sum, vi a, vi b)
 {
@@ -380,6 +386,51 @@ INLINE void v_transpose(const vi row[VL], vi column[VL])
         column[4 + i] = _mm512_shuffle_i32x4(odd_low, odd_high, 0x88);
         column[12 + i] = _mm512_shuffle_i32x4(odd_low, odd_high, 0xdd);
     }
+}
+
+/* 16 bytes of each of VL rows, skip bytes into them -> their 4 words, each of VL rows. */
+INLINE void v_turn_words(const unsigned char *const row[VL], size_t skip, vi word[4])
+{
+    vi a[4];
+    UNROLL
+    for (int i = 0; i < 4; i++) {
+        vi four =
+            _mm512_castsi128_si512(_mm_loadu_si128((const __m128i *)(const void *)(row[i] + skip)));
+        four = _mm512_inserti32x4(
+            four, _mm_loadu_si128((const __m128i *)(const void *)(row[4 + i] + skip)), 1);
+        four = _mm512_inserti32x4(
+            four, _mm_loadu_si128((const __m128i *)(const void *)(row[8 + i] + skip)), 2);
+        a[i] = _mm512_inserti32x4(
+            four, _mm_loadu_si128((const __m128i *)(const void *)(row[12 + i] + skip)), 3);
+    }
+    vi x = _mm512_unpacklo_epi32(a[0], a[1]);
+    vi y = _mm512_unpackhi_epi32(a[0], a[1]);
+    vi z = _mm512_unpacklo_epi32(a[2], a[3]);
+    vi w = _mm512_unpackhi_epi32(a[2], a[3]);
+    word[0] = _mm512_unpacklo_epi64(x, z);
+    word[1] = _mm512_unpackhi_epi64(x, z);
+    word[2] = _mm512_unpacklo_epi64(y, w);
+    word[3] = _mm512_unpackhi_epi64(y, w);
+}
+
+/* In each word, bytes low and high (constants) as two 16-bit numbers. */
+INLINE vi vi_two_bytes(vi a, const int low, const int high)
+{
+    const int first = (int)0x80008000u | low | high << 16;
+    vi from = _mm512_broadcast_i32x4(
+        _mm_setr_epi32(first, first + 0x00040004, first + 0x00080008, first + 0x000c000c));
+    return _mm512_shuffle_epi8(a, from);
+}
+
+/* In each word, twice a byte -> its low nibble and its high nibble. */
+INLINE vi vi_two_nibbles(vi a)
+{
+    return _mm512_srli_epi16(_mm512_mullo_epi16(a, _mm512_set1_epi32(0x01001000)), 12);
+}
+
+INLINE vi vi_minus_16(vi a, int16_t value)
+{
+    return _mm512_sub_epi16(a, _mm512_set1_epi16(value));
 }
 
 /* rows [VL, 8] -> columns [8, VL]. */

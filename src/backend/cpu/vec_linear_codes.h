@@ -217,6 +217,38 @@ INLINE const int16_t *v_kept(const int16_t *p)
     return p;
 }
 
+/* The biases of a chunk: m [n, PANEL_ROWS], total [n, blocks]. */
+INLINE void codes_biases(const codes_panel *p, const float *total, size_t blocks, uint32_t n_blocks,
+                         float *m, const uint32_t n)
+{
+    vf sum[CODE_TOKENS][PANEL_VECTORS];
+    UNROLL
+    for (uint32_t t = 0; t < n; t++) {
+        UNROLL
+        for (uint32_t v = 0; v < PANEL_VECTORS; v++) {
+            sum[t][v] = vf_load(m + (t * PANEL_VECTORS + v) * VL);
+        }
+    }
+    for (uint32_t b = 0; b < n_blocks; b++) {
+        vf bias[PANEL_VECTORS];
+        UNROLL
+        for (int v = 0; v < PANEL_VECTORS; v++) bias[v] = vf_load(p->of[v].bias + (size_t)b * VL);
+        UNROLL
+        for (uint32_t t = 0; t < n; t++) {
+            vf x = vf_set1(total[t * blocks + b]);
+            UNROLL
+            for (int v = 0; v < PANEL_VECTORS; v++) sum[t][v] = vf_fma(bias[v], x, sum[t][v]);
+        }
+    }
+    UNROLL
+    for (uint32_t t = 0; t < n; t++) {
+        UNROLL
+        for (uint32_t v = 0; v < PANEL_VECTORS; v++) {
+            vf_store(m + (t * PANEL_VECTORS + v) * VL, sum[t][v]);
+        }
+    }
+}
+
 /* One chunk of a panel against n tokens from token on; group: the first token of sums. */
 INLINE void codes_tile(const kernel_linear *a, const codes_panel *p, codes_sums *sums,
                        uint32_t group, uint32_t token, uint32_t block, uint32_t n_blocks,
@@ -237,11 +269,6 @@ INLINE void codes_tile(const kernel_linear *a, const codes_panel *p, codes_sums 
         UNROLL
         for (int h = 0; h < subs; h++) {
             vi dot[CODE_TOKENS][PANEL_VECTORS];
-            UNROLL
-            for (uint32_t t = 0; t < n; t++) {
-                UNROLL
-                for (int v = 0; v < PANEL_VECTORS; v++) dot[t][v] = vi_zero();
-            }
             const int n_pairs = VW / 2 / subs;
             UNROLL
             for (int pair_i = 0; pair_i < n_pairs; pair_i++) {
@@ -258,7 +285,8 @@ INLINE void codes_tile(const kernel_linear *a, const codes_panel *p, codes_sums 
                     vi x = vi_set1(pair);
                     UNROLL
                     for (int v = 0; v < PANEL_VECTORS; v++) {
-                        dot[t][v] = vi_dot(dot[t][v], code[v], x);
+                        dot[t][v] =
+                            pair_i == 0 ? vi_pairs(code[v], x) : vi_dot(dot[t][v], code[v], x);
                     }
                 }
             }
@@ -273,16 +301,8 @@ INLINE void codes_tile(const kernel_linear *a, const codes_panel *p, codes_sums 
                 }
             }
         }
-        UNROLL
-        for (int v = 0; biased && v < PANEL_VECTORS; v++) {
-            vf bias = vf_load(p->of[v].bias + (size_t)b * VL);
-            UNROLL
-            for (uint32_t t = 0; t < n; t++) {
-                float *at = m + t * PANEL_ROWS + (size_t)v * VL;
-                vf_store(at, vf_fma(bias, vf_set1(total[t * blocks + b]), vf_load(at)));
-            }
-        }
     }
+    if (biased) codes_biases(p, total, blocks, n_blocks, m, n);
 }
 
 /* Tokens group .. group + n - 1 against one chunk of a panel, in tiles. */
@@ -327,6 +347,37 @@ static void codes_tiles_halves(const kernel_linear *a, const codes_panel *p, cod
     codes_tiles(a, p, sums, group, n, block, n_blocks, 2, false);
 }
 
+/* Block b of 4-bit codes, turned before it is unpacked: a quarter of the words to turn. */
+INLINE void codes_turn_nibbles(const codes_kind kind, const codes_rows *rows, size_t skip,
+                               uint32_t b, int32_t *out)
+{
+    bool affine = kind == CODES_AFFINE4;
+    size_t at = affine ? 16 * (size_t)b : (size_t)b * codes_block_bytes(kind);
+    size_t header = affine ? 0 : kind == CODES_Q4_0 ? 2 : 4;
+    vi word[4];
+    v_turn_words(rows->codes, skip + at + header, word);
+    UNROLL
+    for (int c = 0; c < 4; c++) {
+        if (affine) {
+            UNROLL
+            for (int i = 0; i < 4; i++) {
+                vi pair = vi_two_nibbles(vi_two_bytes(word[c], i, i));
+                vi_store(out + (size_t)(4 * c + i) * PANEL_ROWS, pair);
+            }
+            continue;
+        }
+        vi nibbles[2];
+        nibbles[0] = vi_and(word[c], vi_set1(0x0f0f0f0f));
+        nibbles[1] = vi_and(vi_srl(word[c], 4), vi_set1(0x0f0f0f0f));
+        UNROLL
+        for (int i = 0; i < 4; i++) {
+            vi pair = vi_two_bytes(nibbles[i / 2], i % 2 * 2, i % 2 * 2 + 1);
+            if (kind == CODES_Q4_0) pair = vi_minus_16(pair, 8);
+            vi_store(out + (size_t)(i / 2 * 8 + 2 * c + i % 2) * PANEL_ROWS, pair);
+        }
+    }
+}
+
 /* Vector v of a panel. */
 INLINE void codes_unpack_panel(const codes_kind kind, const codes_rows *rows, uint32_t block,
                                uint32_t n_blocks, codes_panel *p, uint32_t v)
@@ -336,11 +387,15 @@ INLINE void codes_unpack_panel(const codes_kind kind, const codes_rows *rows, ui
     codes_prefetch_params(kind, rows, block / CHUNK_BLOCKS);
     for (uint32_t b = 0; b < n_blocks; b++) {
         codes_prefetch(kind, rows, block / CHUNK_BLOCKS, b);
+        int32_t *out = p->pairs + (size_t)b * (VW / 2) * PANEL_ROWS + (size_t)v * VL;
+        if (kind == CODES_AFFINE4 || kind == CODES_Q4_0 || kind == CODES_Q4_1) {
+            codes_turn_nibbles(kind, rows, skip, b, out);
+            continue;
+        }
         vw code[VL];
         UNROLL
         for (int r = 0; r < VL; r++) code[r] = codes_unpack(kind, rows->codes[r] + skip, b);
-        vw_interleave(code, p->pairs + (size_t)b * (VW / 2) * PANEL_ROWS + (size_t)v * VL,
-                      PANEL_ROWS);
+        vw_interleave(code, out, PANEL_ROWS);
     }
 }
 
