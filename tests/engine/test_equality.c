@@ -144,7 +144,7 @@ static void add_dense(safetensors_builder *b, const char *name, uint64_t rows, u
 
 static void add_affine(safetensors_builder *b, const char *stem, uint64_t rows, uint64_t cols)
 {
-    char name[128];
+    char name[192];
     size_t n_words = (size_t)(rows * cols / 8);
     uint32_t *words = malloc(n_words * 4);
     for (size_t i = 0; i < n_words; i++) words[i] = (uint32_t)rng_u64(rows + cols, i);
@@ -196,7 +196,7 @@ static weft_model *open_1b_shape(test_folder *folder)
     add_dense(&b, "model.embed_tokens.weight", VOCAB, WIDTH, 1.0F);
     add_dense(&b, "model.norm.weight", 1, WIDTH, 0.0F);
     for (int layer = 0; layer < 2; layer++) {
-        char name[128];
+        char name[192];
         snprintf(name, sizeof name, "model.layers.%d.input_layernorm.weight", layer);
         add_dense(&b, name, 1, WIDTH, 0.0F);
         snprintf(name, sizeof name, "model.layers.%d.post_attention_layernorm.weight", layer);
