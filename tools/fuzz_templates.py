@@ -58,11 +58,11 @@ class Maker:
         if kind < 3:
             return self.pick(NAMES)
         if kind == 3:
-            return str(self.rng.randrange(-3, 12))
+            return str(self.rng.randrange(12))  # Jinja folds -3 ** x to -(3 ** x)
         if kind == 4:
             return "'" + self.pick(TEXTS) + "'"
         if kind == 5:
-            return self.pick(["true", "false", "none", "2.5", "0.1", "[]", "{}", "10", "-1.0"])
+            return self.pick(["true", "false", "none", "2.5", "0.1", "[]", "{}", "10", "1e3"])
         if kind == 6:
             return "[" + ", ".join(self.expr(depth - 1) for _ in range(self.rng.randrange(3))) + "]"
         if kind == 7:

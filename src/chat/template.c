@@ -12,7 +12,14 @@
 #include "chat/template_functions.h"
 #include "chat/template_parse.h"
 
-enum { STEPS = 10000000, DEPTH = 128, OUTPUT_BYTES = 64 << 20, MEMORY_BYTES = 256 << 20 };
+/* DEEPEST: no limit of the caller lets a template use more stack than a thread has. */
+enum {
+    STEPS = 10000000,
+    DEPTH = 128,
+    DEEPEST = 256,
+    OUTPUT_BYTES = 64 << 20,
+    MEMORY_BYTES = 256 << 20
+};
 
 /* A tree takes some tens of times its source, at worst. */
 enum { COMPILED_BYTES = 160 << 20 };
@@ -300,7 +307,7 @@ static void set_limits(template_limits *limits)
 {
     if (limits->n_steps == 0) limits->n_steps = STEPS;
     if (limits->depth == 0) limits->depth = DEPTH;
-    if (limits->depth > 4096) limits->depth = 4096;
+    if (limits->depth > DEEPEST) limits->depth = DEEPEST;
     if (limits->output_bytes == 0) limits->output_bytes = OUTPUT_BYTES;
     if (limits->memory_bytes == 0) limits->memory_bytes = MEMORY_BYTES;
 }

@@ -11,6 +11,7 @@
 static bool eval_name(tpl_render *r, uint32_t name, tpl_value *out)
 {
     for (const tpl_scope *s = r->scope; s != NULL; s = s->outer) {
+        if (!tpl_charge(r, s->n)) return false;
         for (uint32_t i = 0; i < s->n; i++) {
             if (s->bindings[i].name != name) continue;
             *out = s->bindings[i].value;

@@ -19,6 +19,7 @@ bool tpl_scope_set(tpl_render *r, uint32_t name, tpl_value value)
         r->globals[name] = value;
         return true;
     }
+    if (!tpl_charge(r, s->n)) return false;
     for (uint32_t i = 0; i < s->n; i++) {
         if (s->bindings[i].name != name) continue;
         s->bindings[i].value = value;

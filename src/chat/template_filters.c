@@ -230,6 +230,7 @@ FILTER(filter_truncate)
     *out = self;
     if ((int64_t)n <= length + leeway) return true;
     if (!need_text(r, self, &t)) return false;
+    if (!tpl_charge(r, t->len)) return false;
     size_t cut = tpl_text_offset(t, (size_t)(length - n_end));
     if (!tpl_slot_flag(call, 1, false)) cut = last_space(t, cut);
     tpl_text *head = tpl_text_view(r, t, 0, cut);

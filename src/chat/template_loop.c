@@ -190,6 +190,7 @@ static bool run_body(tpl_render *r, tpl_loop *l, tpl_flow *flow)
     const tpl_for_node *node = l->node;
     tpl_value self = {.kind = TPL_LOOP, .as.loop = l};
     tpl_scope *scope = NULL;
+    bool completed = false;
     while (*flow != TPL_FLOW_BREAK && advance(r, l)) {
         /* Each turn has variables of its own; the scope is used again unless a macro has kept it.
          * */
@@ -200,10 +201,12 @@ static bool run_body(tpl_render *r, tpl_loop *l, tpl_flow *flow)
         if (r->of->loop_id != MAP_NONE && !tpl_scope_set(r, r->of->loop_id, self)) return false;
         if (!tpl_assign(r, node->target, l->current)) return false;
         if (!tpl_exec(r, &node->body, flow)) return false;
+        completed |= *flow == TPL_FLOW_ON;
     }
     *flow = TPL_FLOW_ON;
     if (r->status != WEFT_OK) return false;
-    return l->index != 0 || run_otherwise(r, l, flow);
+    /* As in Jinja: a turn that ended in break or continue does not keep the else from running. */
+    return completed || run_otherwise(r, l, flow);
 }
 
 static bool run(tpl_render *r, const tpl_for_node *node, tpl_value source, uint32_t depth0,

@@ -144,6 +144,7 @@ static bool window(tpl_render *r, tpl_text *t, const tpl_call *call, size_t *fir
         if (bounds[i] < 0) bounds[i] = bounds[i] < -(int64_t)n ? 0 : bounds[i] + (int64_t)n;
         if (i == 1 && bounds[i] > (int64_t)n) bounds[i] = (int64_t)n;
     }
+    if (n != t->len && !tpl_charge(r, 2 * t->len)) return false;
     /* A start behind the end finds nothing, not even the empty string. */
     *end = tpl_text_offset(t, (size_t)bounds[1]);
     *first = bounds[0] > bounds[1] ? SIZE_MAX : tpl_text_offset(t, (size_t)bounds[0]);
@@ -168,6 +169,7 @@ static bool search(tpl_render *r, tpl_value self, const tpl_call *call, bool las
         return false;
     }
     if (!found) return true;
+    if (!tpl_charge(r, first + at)) return false;
     tpl_text before = {t->buffer, t->first, first + at, TPL_UNCOUNTED};
     *out = tpl_int((int64_t)tpl_text_chars(&before));
     return true;
