@@ -2,7 +2,6 @@
  * in the same process, long batches in G multiply-adds a second beside a loop of f32 multiply-adds, attention.
  *
  * Usage: bench_kernels [isa [threads [MB]]]. Numbers are the best of several runs. */
-#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -221,15 +220,17 @@ static void bench_shape(const struct shape *s, const cpu_kernels *k, uint32_t n_
 
 static void bench_attention(const cpu_kernels *k)
 {
-    enum { KEYS = KERNEL_SPLIT, DIM = 128, QUERIES = 4, TIMES = 2000 };
+    enum { KEYS = KERNEL_SPLIT, DIM = 128, QUERIES = 4, TIMES = 100 };
     uint16_t *kv = take((size_t)KEYS * DIM * 2);
     float *q = take((size_t)QUERIES * DIM * sizeof(float));
     float *s = take((size_t)QUERIES * KEYS * sizeof(float));
-    for (int i = 0; i < QUERIES * DIM; i++) q[i] = 0.01F;
+    float *o = take((size_t)QUERIES * DIM * sizeof(float));
+    for (int i = 0; i < QUERIES * DIM; i++) q[i] = o[i] = 0.01F;
+    for (int i = 0; i < KEYS * DIM; i++) kv[i] = fp_to_bf16((float)(i % 7) * 0.1F);
     kernel_scores a = {q, DIM, QUERIES, kv, KEYS, DIM, 1.0F, s, KEYS};
-    kernel_values v = {s, KEYS, QUERIES, kv, KEYS, DIM, q, DIM};
+    kernel_values v = {s, KEYS, QUERIES, kv, KEYS, DIM, o, DIM};
     double best[3] = {1e9, 1e9, 1e9};
-    for (int run = 0; run < RUNS; run++) {
+    for (int run = 0; run < 20 * RUNS; run++) {
         double start = now();
         for (int i = 0; i < TIMES; i++) k->scores_bf16(&a);
         double scored = now();
@@ -248,6 +249,7 @@ static void bench_attention(const cpu_kernels *k)
     free(kv);
     free(q);
     free(s);
+    free(o);
 }
 
 int main(int argc, char **argv)
