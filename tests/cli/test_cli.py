@@ -1,0 +1,679 @@
+#!/usr/bin/env python3
+"""test_cli.py - the program from outside, on the models of the repository.
+
+    tests/cli/test_cli.py WEFT SOURCE [CLASS]...
+"""
+
+import array
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import time
+import unittest
+from pathlib import Path
+
+WEFT = SOURCE = Path()
+SECONDS = 120  # sanitizers are slow
+
+
+def run(*words, **options):
+    """stdin is empty unless given; output is text."""
+    options.setdefault("input", "")
+    return subprocess.run(
+        [WEFT, *map(str, words)],
+        capture_output=True,
+        encoding="utf-8",
+        errors="surrogateescape",
+        timeout=SECONDS,
+        check=False,
+        **options,
+    )
+
+
+def model(name):
+    return SOURCE / "models" / "tiny" / name
+
+
+def read_tensors(path):
+    """name -> (dtype, shape, numbers) of a .safetensors file."""
+    data = path.read_bytes()
+    (n,) = struct.unpack("<Q", data[:8])
+    tensors = {}
+    for name, row in json.loads(data[8 : 8 + n]).items():
+        first, last = row["data_offsets"]
+        values = array.array({"I32": "i", "F32": "f"}[row["dtype"]], data[8 + n + first : 8 + n + last])
+        tensors[name] = (row["dtype"], row["shape"], values)
+    return tensors
+
+
+class Case(unittest.TestCase):
+    maxDiff = None
+
+    def setUp(self):
+        self.folder = Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def fine(self, *words, **options):
+        done = run(*words, **options)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def sentence(self, status, *words, **options):
+        """Fails with the status and one sentence, which is returned."""
+        done = run(*words, **options)
+        self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+        self.assertRegex(done.stderr, r"\Aweft: [^\n]+\n\Z")
+        self.assertNotRegex(done.stderr, r"[\x00-\x09\x0b-\x1f]")
+        return done.stderr
+
+    def copy_model(self, name="draft"):
+        target = self.folder / name
+        shutil.copytree(model(name), target)
+        for path in target.iterdir():
+            path.chmod(0o644)
+        return target
+
+
+class Usage(Case):
+    def test_help(self):
+        self.assertEqual(self.fine("--version"), "weft 0.1.0\n")
+        text = self.fine("--help")
+        for command in ("run", "tokenize", "inspect", "bench", "logits"):
+            self.assertIn(f"  {command} ", text)
+            self.assertIn(f"usage: weft {command} ", self.fine(command, "--help"))
+        for line in self.fine("run", "--help").split("\n"):
+            self.assertLessEqual(len(line), 100)
+
+    def test_wrong_usage_is_2(self):
+        draft = model("draft")
+        for words, part in (
+            ([], "which command"),
+            (["nonsense"], "nonsense"),
+            (["run"], "MODEL"),
+            (["run", draft, "another"], "another"),
+            (["run", draft, "--nonsense"], "--nonsense"),
+            (["run", draft, "-z"], "-z"),
+            (["run", draft, "-p"], "-p needs a value"),
+            (["run", draft, "--temp"], "--temp needs a value"),
+            (["run", draft, "--raw=1"], "--raw takes no value"),
+            (["run", draft, "-p", "x", "-n", "0"], "'0'"),
+            (["run", draft, "-p", "x", "-n", "4x"], "'4x'"),
+            (["run", draft, "-p", "x", "--temp", "nan"], "'nan'"),
+            (["run", draft, "-p", "x", "--temp", "-1"], "'-1'"),
+            (["run", draft, "-p", "x", "--temp", "101"], "'101'"),
+            (["run", draft, "-p", "x", "--top-p", "0"], "'0'"),
+            (["run", draft, "-p", "x", "--seed", "18446744073709551616"], "18446744073709551616"),
+            (["run", draft, "-p", "x", "--memory", "2T"], "'2T'"),
+            (["run", draft, "-p", "x", "--memory", "18014398509481984K"], "18014398509481984K"),
+            (["run", draft, "-p", "x", "--backend", "gpu"], "cpu|ref"),
+            (["run", draft, "-p", "x", "--act", ""], "bf16|f32"),
+            (["run", draft, "-p", "x", "--kv", "q99"], "q99"),
+            (["run", draft, "-p", "x", "--context", "4000"], "4000"),
+            (["run", draft, "-p", "x", "--raw", "--system", "s"], "--system"),
+            (["tokenize", draft], "one of"),
+            (["tokenize", draft, "-p", "x", "--jsonl", "-"], "only one of"),
+            (["tokenize", draft, "-p", "x", "--render"], "--template"),
+            (["tokenize", draft, "-p", "[1]", "--decode", "--plain"], "--decode"),
+            (["logits", draft, "--out", "x"], "one of"),
+            (["logits", draft, "--ids", "1", "-p", "x", "--out", "x"], "only one of"),
+            (["logits", draft, "--ids", "1,,2", "--out", "x"], "''"),
+            (["logits", draft, "--ids", "1"], "--out"),
+            (["bench", draft, "--batch", "1,x"], "'1,x'"),
+            (["bench", draft, "--batch", "0"], "'0'"),
+            (["bench", draft, "--prompt", ",".join("1" * 33)], "at most 32"),
+        ):
+            with self.subTest(words=words):
+                self.assertIn(part, self.sentence(2, *words))
+
+    def test_bytes(self):
+        for size in ("1G", "64M", "131072K", "100000000"):
+            self.fine("run", model("draft"), "-p", "x", "-n", "1", "--memory", size)
+        self.assertIn("4096", self.sentence(1, "run", model("draft"), "-p", "x", "--memory", "4K"))
+
+    def test_output_that_cannot_be_written(self):
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            for words in (["--help"], ["inspect", model("draft")], ["tokenize", model("draft"), "-p", "x"]):
+                done = subprocess.run([WEFT, *map(str, words)], stdout=full, stderr=subprocess.PIPE)
+                self.assertEqual(done.returncode, 1)
+                self.assertRegex(done.stderr.decode(), r"\Aweft: cannot write the output[^\n]*\n\Z")
+
+    def test_reader_that_leaves(self):
+        reader, writer = os.pipe()
+        os.close(reader)
+        with os.fdopen(writer, "w") as pipe:
+            done = subprocess.run(
+                [WEFT, "run", model("draft"), "-p", "Tell me a story."],
+                stdout=pipe,
+                stderr=subprocess.PIPE,
+            )
+        self.assertEqual((done.returncode, done.stderr), (1, b""))
+
+
+class Failures(Case):
+    """What is wrong with a model or a prompt is one sentence that names it."""
+
+    def test_path(self):
+        self.assertIn("nowhere", self.sentence(1, "run", self.folder / "nowhere", "-p", "x"))
+        self.assertIn(str(self.folder), self.sentence(1, "run", self.folder, "-p", "x"))
+        self.sentence(1, "inspect", "/dev/null")
+
+    def test_name_with_an_escape_sequence(self):
+        self.assertIn("?[31m", self.sentence(1, "inspect", self.folder / "\x1b[31mred"))
+
+    def test_truncated_file(self):
+        path = self.copy_model()
+        weights = path / "model.safetensors"
+        size = weights.stat().st_size
+        for n in (0, 5, 100, size // 2, size - 1):
+            with self.subTest(n=n):
+                os.truncate(weights, n)
+                self.assertIn("model.safetensors", self.sentence(1, "inspect", path))
+                shutil.copyfile(model("draft") / "model.safetensors", weights)
+
+    def test_wrong_shape(self):
+        path = self.copy_model()
+        weights = path / "model.safetensors"
+        data = weights.read_bytes()
+        name = b'"model.layers.1.mlp.up_proj.weight"'
+        at = data.index(b'"shape":[', data.index(name))
+        end = data.index(b"]", at)
+        changed = b'"shape":[128,384'
+        self.assertEqual(len(changed), end - at)
+        self.assertNotEqual(changed, data[at:end])
+        weights.write_bytes(data[:at] + changed + data[end:])
+        text = self.sentence(1, "inspect", path)
+        self.assertIn("model.layers.1.mlp.up_proj.weight", text)
+        self.assertIn("128", text)
+        self.assertIn("384", text)
+
+    def test_unknown_architecture(self):
+        path = self.copy_model()
+        config = json.loads((path / "config.json").read_text())
+        config["model_type"] = "nonesuch"
+        config["architectures"] = ["NonesuchForCausalLM"]
+        (path / "config.json").write_text(json.dumps(config))
+        self.assertIn("nonesuch", self.sentence(1, "run", path, "-p", "x").lower())
+
+    def test_missing_tokenizer(self):
+        path = self.copy_model()
+        (path / "tokenizer.json").unlink()
+        self.assertIn("tokenizer", self.sentence(1, "run", path, "-p", "x"))
+        self.assertIn("tokenizer", self.sentence(1, "tokenize", path, "-p", "x"))
+        # Ids need none.
+        self.fine("logits", path, "--ids", "1,2", "--out", self.folder / "out")
+
+    def test_prompts(self):
+        draft = model("draft")
+        text = self.sentence(1, "run", draft, "-p", "hello " * 3000)
+        self.assertRegex(text, r"\d+ tokens.*2048")
+        self.assertIn("64", self.sentence(1, "run", draft, "-p", "hello " * 100, "--context", "64"))
+        self.sentence(1, "run", draft, "--raw", "-p", "")
+        out = self.folder / "out"
+        self.assertIn("4096", self.sentence(1, "logits", draft, "--ids", "1,4096", "--out", out))
+        text = self.sentence(1, "logits", draft, "--ids", "1", "--gen", "2048", "--out", out)
+        self.assertIn("2048", text)
+        self.assertFalse(out.exists())
+        text = self.sentence(1, "logits", draft, "--ids", "1", "--out", self.folder / "no" / "out")
+        self.assertIn("no/out", text)
+        self.assertIn("2048", self.sentence(1, "bench", draft, "--context", "3000"))
+
+    def test_lines(self):
+        draft = model("draft")
+        for text, part in (
+            ('"a"\n"b\n', "line 2"),
+            ('"a"\n"b"\n[1]\n', "line 3: expected a string, found array"),
+            ("\n", "line 1"),
+            ('"\\ud800"\n', "line 1"),
+        ):
+            done = run("tokenize", draft, "--jsonl", "-", input=text)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(part, done.stderr)
+        for text in ("[1,4096]\n", "[-1]\n", "[1.0]\n", '["a"]\n', "3\n"):
+            done = run("tokenize", draft, "--jsonl", "-", "--decode", input=text)
+            self.assertEqual(done.returncode, 1, text)
+            self.assertIn("line 1", done.stderr)
+
+
+class Text(Case):
+    TEXTS = [
+        "",
+        "Hello, world!",
+        " two  spaces ",
+        "naïve café – 東京 🦊\n\ttab",
+        "<|user|>\nhi<|end|>",
+        "1234567890",
+        "\u200d\ufeff",
+    ]
+
+    def tokenize(self, texts, *words):
+        lines = "".join(json.dumps(text) + "\n" for text in texts)
+        out = self.fine("tokenize", model("draft"), "--jsonl", "-", *words, input=lines)
+        return [json.loads(line) for line in out.splitlines()]
+
+    def test_round_trip(self):
+        ids = self.tokenize(self.TEXTS)
+        self.assertEqual(len(ids), len(self.TEXTS))
+        self.assertEqual(self.tokenize(ids, "--decode"), self.TEXTS)
+        plain = self.tokenize(self.TEXTS, "--plain")
+        self.assertEqual(self.tokenize(plain, "--decode"), self.TEXTS)
+        self.assertEqual(
+            [a == b for a, b in zip(ids, plain)], ["<|" not in text for text in self.TEXTS]
+        )
+        path = self.folder / "texts.jsonl"
+        path.write_text("".join(json.dumps(t, ensure_ascii=False) + "\n" for t in self.TEXTS))
+        out = self.fine("tokenize", model("draft"), "--jsonl", path)
+        self.assertEqual([json.loads(line) for line in out.splitlines()], ids)
+
+    def test_one_text(self):
+        for text in self.TEXTS:
+            ids = self.fine("tokenize", model("draft"), "-p", text)
+            self.assertEqual([json.loads(ids)], self.tokenize([text]))
+            back = self.fine("tokenize", model("draft"), "-p", ids, "--decode")
+            self.assertEqual(json.loads(back), text)
+
+    def test_conversations(self):
+        cases = json.loads((model("reference.json")).read_text())["models"]["draft"]["cases"]
+        path = self.folder / "messages.json"
+        for case in cases:
+            path.write_text(json.dumps(case["messages"]))
+            words = ["tokenize", model("draft"), "--template", path]
+            self.assertEqual(self.fine(*words, "--render"), case["rendered"])
+            self.assertEqual(json.loads(self.fine(*words)), case["prompt_ids"])
+            done = self.fine(*words, "--render", "--no-generation-prompt")
+            self.assertEqual(done + "<|assistant|>\n", case["rendered"])
+            piped = self.fine("tokenize", model("draft"), "--template", "-", input=path.read_text())
+            self.assertEqual(json.loads(piped), case["prompt_ids"])
+
+    def test_broken_conversations(self):
+        for text in ("", "{}", "[1]", "[", '[{"role":"user"'):
+            words = ["tokenize", model("draft"), "--template", "-"]
+            self.sentence(1, *words, input=text)
+
+    def test_control_characters_on_a_terminal(self):
+        path = self.folder / "messages.json"
+        path.write_text(json.dumps([{"role": "user", "content": "\x1b[31mred\x07\x7f\x9b"}]))
+        words = ["tokenize", model("draft"), "--template", path, "--render"]
+        self.assertIn("\x1b[31mred\x07", self.fine(*words))
+        shown = Terminal(words, stdout_only=True).read_to_end()
+        self.assertIn("␛[31mred␇␡�", shown)
+        self.assertNotIn("\x1b", shown)
+
+
+class Logits(Case):
+    def logits(self, name, *words):
+        out = self.folder / "out.safetensors"
+        self.fine("logits", model(name), *words, "--out", out)
+        return read_tensors(out)
+
+    def test_file(self):
+        tensors = self.logits("draft", "--ids", "2,203,469", "--gen", "4")
+        self.assertEqual(list(tensors), ["input_ids", "logits", "gen_ids", "gen_logits"])
+        self.assertEqual(tensors["input_ids"][:2], ("I32", [3]))
+        self.assertEqual(list(tensors["input_ids"][2]), [2, 203, 469])
+        self.assertEqual(tensors["logits"][:2], ("F32", [3, 4096]))
+        self.assertEqual(tensors["gen_ids"][:2], ("I32", [4]))
+        self.assertEqual(tensors["gen_logits"][:2], ("F32", [4, 4096]))
+        rows = tensors["gen_logits"][2]
+        self.assertEqual(rows[:4096], tensors["logits"][2][2 * 4096 :])
+        for i, token in enumerate(tensors["gen_ids"][2]):
+            row = rows[i * 4096 : (i + 1) * 4096]
+            self.assertEqual(row.index(max(row)), token)
+        self.assertEqual(list(self.logits("draft", "--ids", "7")), ["input_ids", "logits"])
+        # The header is padded, so that the numbers are aligned.
+        (n,) = struct.unpack("<Q", (self.folder / "out.safetensors").read_bytes()[:8])
+        self.assertEqual(n % 8, 0)
+
+    def test_text_is_its_ids(self):
+        ids = json.loads(self.fine("tokenize", model("draft"), "-p", "A fox", "--specials"))
+        tensors = self.logits("draft", "-p", "A fox")
+        self.assertEqual(list(tensors["input_ids"][2]), ids)
+
+    def test_chunks_and_threads_change_nothing(self):
+        ids = ",".join(str(i * 37 % 4096) for i in range(150))
+        for name in ("target-mlx8", "window-mlx4"):
+            first = self.logits(name, "--ids", ids, "--gen", "3")
+            for words in (["--chunk", "1"], ["--chunk", "17"], ["--threads", "1"], ["--threads", "3"]):
+                with self.subTest(name=name, words=words):
+                    again = self.logits(name, "--ids", ids, "--gen", "3", *words)
+                    for key, value in first.items():
+                        self.assertEqual(value[2].tobytes(), again[key][2].tobytes(), key)
+
+    def test_reference(self):
+        """Greedy tokens of the reference implementation, in f32 from bf16 weights."""
+        case = json.loads((model("reference.json")).read_text())["models"]["draft"]["cases"][0]
+        ids = ",".join(map(str, case["prompt_ids"]))
+        tensors = self.logits("draft", "--ids", ids, "--gen", "32", "--act", "f32")
+        self.assertEqual(list(tensors["gen_ids"][2]), case["greedy"][:32])
+        for token, value in zip(case["first_top5"]["ids"], case["first_top5"]["logits"]):
+            self.assertAlmostEqual(tensors["gen_logits"][2][token], value, delta=0.01)
+
+
+class Run(Case):
+    def answer(self, *words, **options):
+        return self.fine("run", model("draft"), "-n", "24", *words, **options)
+
+    def test_answer(self):
+        text = self.answer("-p", "Tell me a story.", "--temp", "0")
+        self.assertTrue(text.endswith("\n"))
+        self.assertGreater(len(text), 40)
+        self.assertEqual(self.answer(input="Tell me a story.\n", *["--temp", "0"]), text)
+        done = run("run", model("draft"), "-p", "Tell me a story.", "-n", "5")
+        self.assertRegex(
+            done.stderr,
+            r"\A\[\d+ prompt tokens, [\d.]+ tok/s; 5 new tokens, [\d.]+ tok/s; "
+            r"first token after [\d.]+ s; stopped at -n 5\]\n\Z",
+        )
+
+    def test_seed(self):
+        words = ["-p", "Tell me a story.", "--temp", "1.5", "--top-k", "0", "--top-p", "1"]
+        first = self.answer(*words, "--seed", "7")
+        self.assertEqual(self.answer(*words, "--seed", "7", "--threads", "1"), first)
+        self.assertNotEqual(self.answer(*words, "--seed", "8"), first)
+        self.assertNotEqual(self.answer(*words), self.answer(*words))
+
+    def test_json(self):
+        words = ["-p", "Tell me a story.", "--temp", "1.5", "--json"]
+        answer = json.loads(self.answer(*words))
+        self.assertEqual(
+            set(answer),
+            set("model text ids finish prompt_tokens new_tokens temperature top_p top_k min_p seed "
+                "first_token_s prefill_tok_s decode_tok_s".split()),
+        )
+        self.assertEqual(answer["new_tokens"], len(answer["ids"]))
+        self.assertEqual(answer["temperature"], 1.5)
+        again = json.loads(self.answer(*words, "--seed", str(answer["seed"])))
+        self.assertEqual(again["ids"], answer["ids"])
+        self.assertEqual(again["text"], answer["text"])
+
+    def test_stop_token_has_no_text(self):
+        words = ["-p", "Hello!", "--temp", "0", "--json"]
+        answer = json.loads(self.fine("run", model("target-mlx8"), *words))
+        self.assertEqual(answer["finish"], "stop")
+        self.assertEqual(answer["ids"][-1], 4)
+        self.assertNotIn("<|end|>", answer["text"])
+
+    def test_full_context_is_said(self):
+        words = ["-p", "Tell me a story.", "--temp", "50", "--seed", "1", "--context", "40"]
+        done = run("run", model("draft"), *words)
+        self.assertEqual(done.returncode, 0)
+        self.assertIn("stopped because the context of 40 tokens is full", done.stderr)
+
+    def test_raw(self):
+        text = self.answer("--raw", "-p", "Once upon a", "--temp", "0")
+        self.assertNotEqual(text, self.answer("-p", "Once upon a", "--temp", "0"))
+        path = self.copy_model()
+        (path / "tokenizer_config.json").unlink()
+        done = run("run", path, "-p", "Once upon a", "--temp", "0", "-n", "24")
+        self.assertEqual((done.returncode, done.stdout), (0, text))
+        self.assertRegex(done.stderr, r"\Aweft: the model has no chat template: [^\n]*--raw")
+        self.assertIn("template", self.sentence(1, "run", path, "-p", "x", "--system", "y"))
+
+    def test_system(self):
+        words = ["-p", "Tell me a story.", "--temp", "0", "--json"]
+        plain = json.loads(self.answer(*words))
+        told = json.loads(self.answer(*words, "--system", "Speak of owls."))
+        self.assertGreater(told["prompt_tokens"], plain["prompt_tokens"])
+
+
+class Terminal:
+    """The program on a terminal of its own."""
+
+    def __init__(self, words, stdout_only=False):
+        parent, child = pty.openpty()
+        environment = dict(os.environ, TERM="dumb", LC_ALL="C.UTF-8")
+        self.process = subprocess.Popen(
+            [WEFT, *map(str, words)],
+            stdin=child,
+            stdout=child,
+            stderr=subprocess.PIPE if stdout_only else child,
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            env=environment,
+        )
+        os.close(child)
+        self.parent = parent
+        self.seen = ""
+
+    def read(self, seconds):
+        """What comes within the time; None at the end."""
+        ready, _, _ = select.select([self.parent], [], [], seconds)
+        if not ready:
+            return ""
+        try:
+            data = os.read(self.parent, 65536)
+        except OSError:
+            return None
+        return data.decode("utf-8", "replace") if data else None
+
+    def wait_for(self, pattern):
+        """Reads until the pattern has come; what was read up to its end is used up."""
+        deadline = time.monotonic() + SECONDS
+        while time.monotonic() < deadline:
+            match = re.search(pattern, self.seen)
+            if match:
+                before, self.seen = self.seen[: match.end()], self.seen[match.end() :]
+                return before
+            more = self.read(1)
+            if more is None:
+                break
+            self.seen += more
+        raise AssertionError(f"{pattern!r} did not come; there was {self.seen!r}")
+
+    def type(self, text):
+        os.write(self.parent, text.encode())
+
+    def read_to_end(self):
+        while (more := self.read(SECONDS)) is not None:
+            self.seen += more
+        self.close()
+        return self.seen
+
+    def close(self):
+        status = self.process.wait(SECONDS)
+        if self.process.stderr:
+            self.process.stderr.close()
+        os.close(self.parent)
+        return status
+
+
+class Chat(Case):
+    PROMPT = r"(?:^|[\r\n])> "
+
+    def start(self, name, *words):
+        terminal = Terminal(["run", model(name), "--threads", "1", *words])
+        self.addCleanup(terminal.process.kill)
+        terminal.wait_for(r"/help lists")
+        terminal.wait_for(self.PROMPT)
+        return terminal
+
+    def test_turns(self):
+        chat = self.start("draft", "--temp", "0", "-n", "12")
+        chat.type("Tell me a story.\r")
+        first = int(re.search(r"\[(\d+) prompt", chat.wait_for(r"\[\d+ prompt.*\]")).group(1))
+        chat.wait_for(self.PROMPT)
+        chat.type("And another one.\r")
+        second = int(re.search(r"\[(\d+) prompt", chat.wait_for(r"\[\d+ prompt.*\]")).group(1))
+        # The history went along: the first prompt, twelve tokens, the next message.
+        self.assertGreater(second, first + 12)
+        chat.wait_for(self.PROMPT)
+        chat.type("/clear\r")
+        chat.wait_for("forgotten")
+        chat.wait_for(self.PROMPT)
+        chat.type("Tell me a story.\r")
+        again = int(re.search(r"\[(\d+) prompt", chat.wait_for(r"\[\d+ prompt.*\]")).group(1))
+        self.assertEqual(again, first)
+        chat.wait_for(self.PROMPT)
+        chat.type("/nonsense\r")
+        chat.wait_for("no command /nonsense")
+        chat.wait_for(self.PROMPT)
+        chat.type("/help\r")
+        chat.wait_for("/clear ")
+        chat.wait_for(self.PROMPT)
+        chat.type("/quit\r")
+        self.assertEqual(chat.close(), 0)
+
+    def interrupt_answer(self, chat):
+        """An answer may end by itself before Ctrl-C comes: then another is asked for."""
+        for _ in range(10):
+            chat.type("Tell me a story.\r")
+            time.sleep(0.3)
+            chat.type("\x03")
+            if "stopped by you" in chat.wait_for(r"\[\d+ prompt[^\]]*\]"):
+                chat.wait_for(self.PROMPT)
+                return
+        self.fail("no answer was interrupted")
+
+    def test_interrupt(self):
+        # Hot enough to go on for long.
+        chat = self.start("target-mlx8", "--temp", "50", "--top-k", "0", "--top-p", "1")
+        self.interrupt_answer(chat)
+        # The conversation goes on.
+        self.interrupt_answer(chat)
+        chat.type("\x03")
+        chat.wait_for("Ctrl-C again")
+        chat.wait_for(self.PROMPT)
+        chat.type("\x03")
+        self.assertEqual(chat.close(), 0)
+
+    def test_end(self):
+        chat = self.start("draft")
+        chat.type("\x04")
+        self.assertEqual(chat.close(), 0)
+
+    def test_full_context(self):
+        chat = self.start("draft", "--context", "32", "--temp", "0")
+        chat.type("Tell me a story.\r")
+        chat.wait_for("context of 32 tokens is full")
+        chat.wait_for(self.PROMPT)
+        chat.type("And another one.\r")
+        chat.wait_for(r"the prompt has \d+ tokens, the context holds 32")
+        chat.wait_for("/clear")
+        chat.wait_for(self.PROMPT)
+        chat.type("/clear\r")
+        chat.wait_for(self.PROMPT)
+        chat.type("Tell me a story.\r")
+        chat.wait_for("context of 32 tokens is full")
+        chat.wait_for(self.PROMPT)
+        chat.type("/quit\r")
+        self.assertEqual(chat.close(), 0)
+
+    def test_one_answer_can_be_interrupted(self):
+        words = ["run", model("target-mlx8"), "-p", "Tell me a story.", "--temp", "50", "--threads", "1"]
+        process = subprocess.Popen([WEFT, *map(str, words)], stdout=subprocess.PIPE)
+        self.assertTrue(process.stdout.read(1))
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(SECONDS), -signal.SIGINT)
+        process.stdout.close()
+
+
+class Bench(Case):
+    """Each run reads a gigabyte several times, so there are few."""
+
+    def bench(self, *words):
+        words = ["--prompt", "40", "--context", "24", "--repeat", "1", "--batch", "1,3", *words]
+        return json.loads(self.fine("bench", model("draft"), "--json", *words))
+
+    def test_json(self):
+        result = self.bench("--kv", "k=f16,v=f32", "--threads", "1")
+        keys = "model backend threads read_gb_s load_ms prefill decode checksum"
+        self.assertEqual(list(result), keys.split())
+        self.assertEqual(list(result["prefill"][0]), ["tokens", "tok_s", "tflop_s"])
+        keys = "batch context kv tok_s bytes_per_step share"
+        self.assertEqual(list(result["decode"][0]), keys.split())
+        self.assertEqual(result["threads"], 1)
+        self.assertEqual(result["prefill"][0]["tokens"], 40)
+        self.assertEqual([row["batch"] for row in result["decode"]], [1, 3])
+        self.assertEqual({row["kv"] for row in result["decode"]}, {"k=f16,v=f32"})
+        for row in result["decode"]:
+            self.assertGreater(row["tok_s"], 0)
+            # share = bytes a step / time of a step / plain read
+            share = row["bytes_per_step"] * row["tok_s"] / row["batch"] / (result["read_gb_s"] * 1e9)
+            self.assertAlmostEqual(row["share"] / share, 1, delta=0.05)
+        one, three = (row["bytes_per_step"] for row in result["decode"])
+        # The weights are shared, and more than what a short context holds.
+        self.assertTrue(one < three < 2 * one)
+        # Threads change no token.
+        self.assertRegex(result["checksum"], r"\A[0-9a-f]{16}\Z")
+        again = self.bench("--kv", "k=f16,v=f32", "--threads", "2")
+        self.assertEqual(again["checksum"], result["checksum"])
+
+    def test_table(self):
+        words = "--prompt 8 --context 8 --batch 2 --repeat 2".split()
+        text = self.fine("bench", model("window-mlx4"), *words)
+        for part in ("plain read", "GB/s", "prefill", "decode", "tok/s", "checksum of the tokens"):
+            self.assertIn(part, text)
+
+    def test_made_models(self):
+        tool = SOURCE / "tools" / "make_model.py"
+        sizes = "--layers 2 --width 128 --heads 4 --kv-heads 2 --ff 256 --vocab 300".split()
+        for encoding in ("bf16", "affine4", "affine8", "q4_0"):
+            with self.subTest(encoding=encoding):
+                path = self.folder / ("made.gguf" if encoding == "q4_0" else encoding)
+                subprocess.run(
+                    [sys.executable, tool, path, "--encoding", encoding, *sizes],
+                    check=True,
+                    stdout=subprocess.DEVNULL,
+                )
+                out = self.folder / "out"
+                self.fine("logits", path, "--ids", "1,2,3", "--gen", "2", "--out", out)
+                listed = json.loads(self.fine("inspect", path, "--json"))["encodings"]
+                wanted = encoding + "g64" if encoding.startswith("affine") else encoding
+                self.assertIn(wanted, [row["encoding"] for row in listed])
+
+
+class Inspect(Case):
+    def test_json(self):
+        for name in ("draft", "window-mlx4", "target-mlx8"):
+            path = model(name)
+            report = json.loads(self.fine("inspect", path, "--json", "--tensors"))
+            tensors = report["tensor_list"]
+            self.assertEqual(report["tensors"], len(tensors))
+            self.assertEqual(report["bytes"], sum(row["bytes"] for row in tensors))
+            self.assertEqual(report["bytes"], sum(row["bytes"] for row in report["encodings"]))
+            self.assertEqual(report["tensors"], sum(row["tensors"] for row in report["encodings"]))
+            params = sum(row["parameters"] for row in report["encodings"])
+            self.assertEqual(report["parameters"], params)
+            self.assertAlmostEqual(report["bits_per_weight"], 8 * report["bytes"] / params, places=3)
+            self.assertEqual([row["codec"] for row in report["kv"]], ["f32", "f16", "bf16"])
+            config = json.loads((path / "config.json").read_text())
+            self.assertEqual(report["layers"], config["num_hidden_layers"])
+            self.assertNotIn("tensor_list", json.loads(self.fine("inspect", path, "--json")))
+
+    def test_kv_bytes(self):
+        """draft: two layers, one head of 64 for keys and one for values."""
+        report = json.loads(self.fine("inspect", model("draft"), "--json"))
+        self.assertEqual([row["bytes_per_token"] for row in report["kv"]], [1024, 512, 512])
+        self.assertEqual(report["parameters"], 918144)
+
+    def test_table(self):
+        text = self.fine("inspect", model("window-mlx4"), "--tensors")
+        for part in ("gemma3", "affine4g64", "bits each", "model.embed_tokens", "keys and values"):
+            self.assertIn(part, text)
+
+
+def main():
+    global WEFT, SOURCE
+    if len(sys.argv) < 3:
+        print(__doc__.strip(), file=sys.stderr)
+        return 2
+    WEFT, SOURCE = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
+    suite = unittest.TestSuite()
+    names = sys.argv[3:] or ["Usage", "Failures", "Text", "Logits", "Run", "Chat", "Bench", "Inspect"]
+    for name in names:
+        suite.addTests(unittest.defaultTestLoader.loadTestsFromTestCase(globals()[name]))
+    result = unittest.TextTestRunner(verbosity=1).run(suite)
+    return 0 if result.wasSuccessful() and result.testsRun > 0 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""test_docs.py - the documents against the program.
+
+    tests/docs/test_docs.py WEFT SOURCE
+
+docs/cli.md is what weft --help-markdown prints, so every command and option is in it and nothing else
+is. In README.md each command of a console block runs, links lead somewhere, and the tables of what is
+supported name every row of the tables in src/.
+"""
+
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+WEFT = SOURCE = Path()
+
+
+def rows(table):
+    """First fields of the rows of a .def, as written."""
+    text = (SOURCE / "src" / table).read_text(encoding="utf-8")
+    found = re.findall(r"^[A-Z_]+\((\w+)", text, re.MULTILINE)
+    assert found, table
+    return found
+
+
+class Docs(unittest.TestCase):
+    maxDiff = None
+
+    def test_cli(self):
+        printed = subprocess.run(
+            [WEFT, "--help-markdown"], capture_output=True, check=True, encoding="utf-8"
+        ).stdout
+        written = (SOURCE / "docs" / "cli.md").read_text(encoding="utf-8")
+        self.assertEqual(written, printed, "write docs/cli.md by: weft --help-markdown > docs/cli.md")
+
+    def test_cli_has_every_option_of_help(self):
+        manual = (SOURCE / "docs" / "cli.md").read_text(encoding="utf-8")
+        for command in rows("cli/commands/commands.def"):
+            self.assertIn(f"## weft {command} ", manual)
+            text = subprocess.run(
+                [WEFT, command, "--help"], capture_output=True, check=True, encoding="utf-8"
+            ).stdout
+            options = re.findall(r"^  (--?[\w-]+)", text, re.MULTILINE)
+            self.assertIn("--help", options)
+            for option in options:
+                self.assertRegex(manual, rf"`?{re.escape(option)}\b")
+
+    def test_readme_commands_run(self):
+        readme = (SOURCE / "README.md").read_text(encoding="utf-8")
+        blocks = re.findall(r"^```console\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)
+        commands = [
+            line[2:] for block in blocks for line in block.split("\n") if line.startswith("$ weft ")
+        ]
+        self.assertTrue(commands)
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "models").symlink_to(SOURCE / "models")
+            for command in commands:
+                with self.subTest(command=command):
+                    words = shlex.split(command)
+                    subprocess.run(
+                        [WEFT, *words[1:]],
+                        cwd=folder,
+                        stdin=subprocess.DEVNULL,
+                        stdout=subprocess.DEVNULL,
+                        check=True,
+                    )
+
+    def test_readme_names_what_is_supported(self):
+        readme = (SOURCE / "README.md").read_text(encoding="utf-8")
+        for table in (
+            "models/families/families.def",
+            "tensor/encodings.def",
+            "kv/codecs/codecs.def",
+            "formats/formats.def",
+        ):
+            path = SOURCE / "src" / table
+            if not path.is_file():
+                table = str(Path(table).parent.with_suffix(".def"))
+            for row in rows(table):
+                self.assertRegex(readme.lower(), rf"\b{row}\b", f"README.md does not name {row}")
+
+    def test_links(self):
+        for path in [SOURCE / "README.md", SOURCE / "CONTRIBUTING.md", *SOURCE.glob("docs/*.md")]:
+            text = path.read_text(encoding="utf-8")
+            for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text):
+                if not target.startswith(("http://", "https://")):
+                    with self.subTest(file=path.name, target=target):
+                        self.assertTrue((path.parent / target).exists())
+
+
+def main():
+    global WEFT, SOURCE
+    if len(sys.argv) != 3:
+        print(__doc__.strip(), file=sys.stderr)
+        return 2
+    WEFT, SOURCE = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
+    suite = unittest.defaultTestLoader.loadTestsFromTestCase(Docs)
+    result = unittest.TextTestRunner(verbosity=1).run(suite)
+    return 0 if result.wasSuccessful() and result.testsRun > 0 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
