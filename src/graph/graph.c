@@ -65,7 +65,8 @@ static const graph_value *at(const graph *g, graph_id id)
     return &g->values[id < g->n_values ? id : 0];
 }
 
-/* Numbers of the step: a weight has no rows of it, ids and appended state are not numbers to compute with. */
+/* Numbers of the step: a weight has no rows of it, ids and appended state are not numbers to
+ * compute with. */
 static bool is_rows(const graph_value *v)
 {
     bool numbers = v->op != GRAPH_INPUT && v->op != GRAPH_KV_APPEND;

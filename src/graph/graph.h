@@ -1,12 +1,13 @@
 /* graph.h - what a model computes, without any idea of devices.
  *
- * A value is an operation, its inputs, its dims, two integers and two floats; the array is the caller's. The
- * number of tokens stays symbolic (GRAPH_TOKENS), so one graph serves every batch. Builders are total: each
- * computes its output shape and hands it to emit(), which returns 0 once anything is wrong and keeps the first
- * error; so build functions have no error branches and the caller looks once, at graph_status().
+ * A value is an operation, its inputs, its dims, two integers and two floats; the array is the
+ * caller's. The number of tokens stays symbolic (GRAPH_TOKENS), so one graph serves every batch.
+ * Builders are total: each computes its output shape and hands it to emit(), which returns 0 once
+ * anything is wrong and keeps the first error; so build functions have no error branches and the
+ * caller looks once, at graph_status().
  *
- * docs/graph.md has, on paper, the build functions of families that are not here yet; new operations come
- * with a row, a shape rule, their plain form in backend/ref, and a test. */
+ * docs/graph.md has, on paper, the build functions of families that are not here yet; new
+ * operations come with a row, a shape rule, their plain form in backend/ref, and a test. */
 #ifndef GRAPH_GRAPH_H
 #define GRAPH_GRAPH_H
 
@@ -14,21 +15,21 @@
 #include "base/str.h"
 #include "tensor/tensor.h"
 
-/* enum, printed name, inputs it takes, how many of them must be given.
- *   weight      i0 tensor index                                        [rows, cols]
- *   tokens                                                             ids of the step [TOKENS, 1]
- *   embed       tokens, weight [V, d]                                  [TOKENS, d]
- *   linear      x [n, in], weight [out, in], bias [out]                x W^T + b  [n, out]
- *   rms_norm    x [n, d], weight [g]; i0 group width g, f0 epsilon,    x / sqrt(mean x^2 + eps) (w + f1) over
+/* enum, printed name, inputs it takes, how many of them must be given. weight      i0 tensor index
+ *   [rows, cols] tokens                                                             ids of the step
+ *   [TOKENS, 1] embed       tokens, weight [V, d]                                  [TOKENS, d]
+ *   linear      x [n, in], weight [out, in], bias [out]                x W^T + b  [n, out] rms_norm
+ *   x [n, d], weight [g]; i0 group width g, f0 epsilon,    x / sqrt(mean x^2 + eps) (w + f1) over
  *               f1 added to the weight                                 each run of g columns [n, d]
- *   rope        x [n, heads * D]; i0 D, i1 rope table                  rotated by the token's position
- *   add, scale  x, y; x with f0                                        elementwise
- *   glu         gate, up [n, I]; i0 graph_act                          act(gate) * up
- *   kv_append   k [n, heads * Dk], v [n, heads * Dv]; i0 state index,  writes the rows of the step into their
- *               i1 heads                                               sequences' state; a token for attend
- *   attend      q [n, H * Dk], state; i0 H, f0 scale, f1 soft-cap      each token against its own sequence
- *                                                                      [n, H * Dv]
- *   take        x [TOKENS, d]                                          rows whose logits are wanted [OUTPUTS, d]
+ *   rope        x [n, heads * D]; i0 D, i1 rope table                  rotated by the token's
+ *   position add, scale  x, y; x with f0                                        elementwise glu
+ *   gate, up [n, I]; i0 graph_act                          act(gate) * up kv_append   k [n, heads *
+ *   Dk], v [n, heads * Dv]; i0 state index,  writes the rows of the step into their
+ *               i1 heads                                               sequences' state; a token
+ *   for attend attend      q [n, H * Dk], state; i0 H, f0 scale, f1 soft-cap      each token
+ *   against its own sequence
+ *                                                                      [n, H * Dv] take        x
+ *   [TOKENS, d]                                          rows whose logits are wanted [OUTPUTS, d]
  *   softcap     x; f0 c                                                c tanh(x / c)
  */
 #define GRAPH_OP_MAP(X)                                                                            \
@@ -54,7 +55,8 @@ typedef enum graph_op {
         GRAPH_N_OPS
 } graph_op;
 
-/* silu x s(x); gelu_tanh x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))); gelu_erf x/2 (1 + erf(x/sqrt 2)) */
+/* silu x s(x); gelu_tanh x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))); gelu_erf x/2 (1 +
+ * erf(x/sqrt 2)) */
 typedef enum graph_act { GRAPH_SILU = 0, GRAPH_GELU_TANH = 1, GRAPH_GELU_ERF = 2 } graph_act;
 
 /* Symbolic numbers of rows. */
@@ -125,22 +127,22 @@ const char *graph_op_name(graph_op op);
 /* One line a value: "%12 linear [tokens, 576] %11 %5". */
 weft_status graph_print(const graph *g, strbuf *out);
 
-/* Where a value lies during a step. start and end are moments of any clock that runs with the values: their
- * indices, or the phases of a backend that runs several together. */
+/* Where a value lies during a step. start and end are moments of any clock that runs with the
+ * values: their indices, or the phases of a backend that runs several together. */
 typedef struct graph_slot {
     uint32_t start, end; /* first written, last read */
     graph_id shares;     /* an earlier value whose storage it takes, or 0 */
-    size_t
-        offset; /* in floats, a multiple of 16; SIZE_MAX: no storage (weights, tokens, append, output) */
+    /* In floats, a multiple of 16; SIZE_MAX: no storage (weights, tokens, append, output). */
+    size_t offset;
     size_t size; /* in floats */
 } graph_slot;
 
 /* Fills start and end by index, shares 0. slots: [n_values]. */
 void graph_lifetimes(const graph *g, graph_slot *slots);
 
-/* Places the values of a step of at most n_tokens tokens and n_outputs wanted rows in one block: two values
- * overlap only if one is dead before the other is first written. A value that shares extends the life of the
- * one it shares with. *total in floats; LIMIT on overflow. */
+/* Places the values of a step of at most n_tokens tokens and n_outputs wanted rows in one block:
+ * two values overlap only if one is dead before the other is first written. A value that shares
+ * extends the life of the one it shares with. *total in floats; LIMIT on overflow. */
 weft_status graph_place(const graph *g, uint32_t n_tokens, uint32_t n_outputs, graph_slot *slots,
                         size_t *total, weft_error *err);
 

@@ -1,5 +1,5 @@
-/* config.h - what every layer of an engine's sequences stores: layers of the model and a codec spec, turned into
- * geometries, page classes and table sizes. */
+/* config.h - what every layer of an engine's sequences stores: layers of the model and a codec
+ * spec, turned into geometries, page classes and table sizes. */
 #ifndef KV_CONFIG_H
 #define KV_CONFIG_H
 
@@ -41,7 +41,8 @@ typedef struct kv_config {
     kv_bounds bounds;
 } kv_config;
 
-/* Everything lives in a, NOMEM otherwise; LIMIT when a page or the pages of a sequence cannot be counted. */
+/* Everything lives in a, NOMEM otherwise; LIMIT when a page or the pages of a sequence cannot be
+ * counted. */
 weft_status kv_config_init(kv_config *c, arena *a, const kv_layer *layers, uint32_t n_layers,
                            const kv_spec *spec, const kv_bounds *bounds, weft_error *err);
 

@@ -1,6 +1,7 @@
 /* page.c - the page pool.
  *
- * Invariants, per class: taken <= reserved, and between calls reserved <= held; over all: held bytes <= budget. */
+ * Invariants, per class: taken <= reserved, and between calls reserved <= held; over all: held
+ * bytes <= budget. */
 #include "kv/page.h"
 
 #include "base/assert.h"

@@ -1,8 +1,8 @@
 /* page.h - pages under an exact budget.
  *
- * A sequence reserves the most it can ever hold before it starts; reserving allocates what is missing, and from
- * then on taking a page cannot fail and asks nobody. Pages given back stay for the next sequence, and are
- * released when another class needs their bytes. */
+ * A sequence reserves the most it can ever hold before it starts; reserving allocates what is
+ * missing, and from then on taking a page cannot fail and asks nobody. Pages given back stay for
+ * the next sequence, and are released when another class needs their bytes. */
 #ifndef KV_PAGE_H
 #define KV_PAGE_H
 
@@ -19,8 +19,8 @@ weft_status kv_pool_create(const weft_allocator *allocator, const backend_api *a
 /* Traps unless every page was given back. */
 void kv_pool_destroy(kv_pool *pool);
 
-/* need: [n_classes]. LIMIT with both numbers when the budget cannot hold it beside what is reserved, NOMEM;
- * nothing is then reserved. */
+/* need: [n_classes]. LIMIT with both numbers when the budget cannot hold it beside what is
+ * reserved, NOMEM; nothing is then reserved. */
 weft_status kv_pool_reserve(kv_pool *pool, const uint32_t *need, weft_error *err);
 void kv_pool_unreserve(kv_pool *pool, const uint32_t *need);
 

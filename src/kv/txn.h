@@ -24,12 +24,12 @@ weft_status kv_seq_create(const weft_allocator *allocator, kv_pool *pool, const 
 /* Accepts NULL. Gives back every page and the reservation. Traps inside a transaction. */
 void kv_seq_destroy(const weft_allocator *allocator, kv_seq *seq);
 
-/* Forgets positions from len on. LIMIT when a window no longer holds what position len sees; ARGUMENT when there
- * are not so many positions, and inside a transaction. */
+/* Forgets positions from len on. LIMIT when a window no longer holds what position len sees;
+ * ARGUMENT when there are not so many positions, and inside a transaction. */
 weft_status kv_seq_trim(kv_seq *seq, uint32_t len, weft_error *err);
 
-/* views: [n_layers * stride], this sequence's view of layer i goes to views[i * stride]. Valid until the next
- * begin, commit, rollback or trim. */
+/* views: [n_layers * stride], this sequence's view of layer i goes to views[i * stride]. Valid
+ * until the next begin, commit, rollback or trim. */
 void kv_seq_views(const kv_seq *seq, kv_view *views, uint32_t stride);
 
 typedef enum kv_txn_state { KV_TXN_IDLE, KV_TXN_RESERVED } kv_txn_state;
@@ -48,9 +48,9 @@ typedef struct kv_txn {
 
 void kv_txn_init(kv_txn *txn);
 
-/* Pages for positions len .. len + n - 1 of every row and layer, all or nothing. ARGUMENT when already begun, when
- * a sequence stands twice in rows or is in another transaction; LIMIT when a row exceeds what its sequence was reserved for or what a step may
- * append. */
+/* Pages for positions len .. len + n - 1 of every row and layer, all or nothing. ARGUMENT when
+ * already begun, when a sequence stands twice in rows or is in another transaction; LIMIT when a
+ * row exceeds what its sequence was reserved for or what a step may append. */
 weft_status kv_txn_begin(kv_txn *txn, const kv_txn_row *rows, uint32_t n_rows, weft_error *err);
 
 /* keep: [n_rows], positions that become permanent, at most n each. Cannot fail. */

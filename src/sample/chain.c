@@ -57,8 +57,8 @@ static void swap(candidates *c, uint32_t a, uint32_t b)
     c->ids[b] = id;
 }
 
-/* The heap lies from the end backwards: its node k is element n_all - 1 - k, so that what is sorted grows from
- * the front into the heap's last node. */
+/* The heap lies from the end backwards: its node k is element n_all - 1 - k, so that what is sorted
+ * grows from the front into the heap's last node. */
 static uint32_t node(const candidates *c, uint32_t k)
 {
     return c->n_all - 1 - k;
@@ -126,7 +126,8 @@ static void set_logprob(const float *logits, uint32_t n_vocab, sample *out)
     out->logprob = (float)(below - log(sum));
 }
 
-/* Walks the candidates with one random number; the last possible one takes what rounding leaves over. */
+/* Walks the candidates with one random number; the last possible one takes what rounding leaves
+ * over. */
 static int32_t draw(candidates *c, const weft_sampling *params, uint64_t position)
 {
     candidates_sort(c, 64);

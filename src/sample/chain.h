@@ -1,15 +1,15 @@
 /* chain.h - from logits to a token.
  *
- * Temperature, then top-k, top-p and min-p, each over what the one before left (the order of Transformers).
- * The latter are rows of samplers/. The draw is a function of (seed, position) alone: the same request gives the same
- * tokens in any company, and with or without speculation. */
+ * Temperature, then top-k, top-p and min-p, each over what the one before left (the order of
+ * Transformers). The latter are rows of samplers/. The draw is a function of (seed, position)
+ * alone: the same request gives the same tokens in any company, and with or without speculation. */
 #ifndef SAMPLE_CHAIN_H
 #define SAMPLE_CHAIN_H
 
 #include "base/err.h"
 
-/* Candidates in order of preference: the first n_sorted of ids and logits are the largest logits in descending
- * order (equal ones by ascending id), the rest a heap. */
+/* Candidates in order of preference: the first n_sorted of ids and logits are the largest logits in
+ * descending order (equal ones by ascending id), the rest a heap. */
 typedef struct candidates {
     int32_t *ids;  /* [n_vocab] */
     float *logits; /* [n_vocab], after temperature */

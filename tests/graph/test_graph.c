@@ -1,5 +1,5 @@
-/* test_graph.c - builders: a row of GRAPH_OP_MAP each, with what it accepts, the shape it gives, and what it
- * refuses; the first error is the one that stays. */
+/* test_graph.c - builders: a row of GRAPH_OP_MAP each, with what it accepts, the shape it gives,
+ * and what it refuses; the first error is the one that stays. */
 #include "graph/graph.h"
 #include "support/test.h"
 
@@ -60,7 +60,8 @@ static void check_value(const fixture *f, graph_id id, graph_op op, uint32_t row
     assert_int_equal(f->values[id].cols, cols);
 }
 
-/* One call that must be refused, on a graph of its own. The message names the operation and the index. */
+/* One call that must be refused, on a graph of its own. The message names the operation and the
+ * index. */
 #define refuses(f, call)                                                                           \
     do {                                                                                           \
         fixture_init(f);                                                                           \

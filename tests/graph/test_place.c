@@ -1,5 +1,6 @@
-/* test_place.c - storage of random graphs against brute force: whoever is alive at one moment has storage of its
- * own, sharing extends a life, and the block is no larger than it needs to be said to be. */
+/* test_place.c - storage of random graphs against brute force: whoever is alive at one moment has
+ * storage of its own, sharing extends a life, and the block is no larger than it needs to be said
+ * to be. */
 #include "graph/graph.h"
 #include "support/test.h"
 
@@ -98,8 +99,9 @@ static size_t floats(const random_graph *r, graph_id id)
     return (size_t)v->cols * (v->rows == GRAPH_TOKENS ? N_TOKENS : N_OUTPUTS);
 }
 
-/* Runs the graph on a block of owners: each value writes its id, each reader must find its inputs whole. A value
- * that shares writes over the one it shares with. moment: when each value is written. */
+/* Runs the graph on a block of owners: each value writes its id, each reader must find its inputs
+ * whole. A value that shares writes over the one it shares with. moment: when each value is
+ * written. */
 static void replay(const random_graph *r, const uint32_t *moment, size_t total)
 {
     graph_id *owner = calloc(total + 1, sizeof *owner);
@@ -192,7 +194,8 @@ static void test_living_values_do_not_overlap(void **state)
     assert_true(reused > 0);
 }
 
-/* As a backend does: moments are phases of several values, and some values take an input's storage. */
+/* As a backend does: moments are phases of several values, and some values take an input's
+ * storage. */
 static void test_sharing_extends_lives(void **state)
 {
     (void)state;

@@ -29,7 +29,7 @@ pkgconfig)
         $(pkg-config --libs weft)
     if [ -d "$source/models/tiny/draft" ]; then
         text=$(LD_LIBRARY_PATH=$libdir "$prefix/generate" "$source/models/tiny/draft" \
-            'Tell me a story.' 24)
+            'Once upon a time, there was a little' 24)
         echo "$text"
         [ -n "$text" ]
     fi

@@ -1,4 +1,5 @@
-/* test_codecs.c - a walk over kv/codecs/codecs.def: sizes, guard bytes, total decoding, round trips. */
+/* test_codecs.c - a walk over kv/codecs/codecs.def: sizes, guard bytes, total decoding, round
+ * trips. */
 #include "kv/codecs/codec.h"
 #include "support/test.h"
 
@@ -75,7 +76,8 @@ static void test_kv28_sizes_and_guards(void **state)
     assert_int_equal(kv_codec_row_bytes(&table[0], UINT32_MAX), 4 * (size_t)UINT32_MAX);
 }
 
-/* Any bytes decode, and encoding what was decoded gives what decodes alike: nothing is lost twice. */
+/* Any bytes decode, and encoding what was decoded gives what decodes alike: nothing is lost
+ * twice. */
 static void test_decoding_is_total(void **state)
 {
     (void)state;

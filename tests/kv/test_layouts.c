@@ -1,5 +1,5 @@
-/* test_layouts.c - a walk over kv/layouts/layouts.def, with each formula against its meaning, position by
- * position. */
+/* test_layouts.c - a walk over kv/layouts/layouts.def, with each formula against its meaning,
+ * position by position. */
 #include "kv/layouts/layout.h"
 #include "support/test.h"
 
@@ -58,8 +58,8 @@ static void test_kv15_visible_and_kept(void **state)
     }
 }
 
-/* KV-18: random histories of appends and partial keeps; each page has its slot to itself, and is there as long
- * as somebody sees one of its positions. */
+/* KV-18: random histories of appends and partial keeps; each page has its slot to itself, and is
+ * there as long as somebody sees one of its positions. */
 static void test_kv18_slots_never_collide(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* test_page.c - the page pool: an exact budget, promises that hold, pages that move between classes. */
+/* test_page.c - the page pool: an exact budget, promises that hold, pages that move between
+ * classes. */
 #include "kv/page.h"
 #include "support/kv_oracle.h"
 
@@ -97,8 +98,8 @@ static void test_pages_are_reclaimed_between_classes(void **state)
     world_close(&w);
 }
 
-/* A request that needs a page of one class more while other classes fall short of their own promise: making
- * room must take spare pages, never those just promised. */
+/* A request that needs a page of one class more while other classes fall short of their own
+ * promise: making room must take spare pages, never those just promised. */
 static void test_room_is_made_of_spare_pages_only(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* test_txn.c - sequences and transactions: named cases, and random operations against the plain model of
- * support/kv_oracle.h. Names cite the invariants of docs/kv.md. */
+/* test_txn.c - sequences and transactions: named cases, and random operations against the plain
+ * model of support/kv_oracle.h. Names cite the invariants of docs/kv.md. */
 #include "kv/txn.h"
 #include "support/kv_oracle.h"
 
@@ -216,8 +216,9 @@ static void test_kv4_trim_then_append_is_never_having_appended(void **state)
     world_close(&w);
 }
 
-/* A second trim must go by what the first left, not by what the length alone would keep: at 104 the window of 8
- * holds 96.., so 103 can be resumed and 102 cannot, although 102 less than 8 behind 103 looks like it. */
+/* A second trim must go by what the first left, not by what the length alone would keep: at 104 the
+ * window of 8 holds 96.., so 103 can be resumed and 102 cannot, although 102 less than 8 behind 103
+ * looks like it. */
 static void test_trim_of_windows_goes_by_what_is_left(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* test_chain.c - samplers and the draw against a plain implementation that sorts everything; bounds of the
- * parameters; distributions. */
+/* test_chain.c - samplers and the draw against a plain implementation that sorts everything; bounds
+ * of the parameters; distributions. */
 #include "sample/chain.h"
 #include "support/test.h"
 
@@ -52,8 +52,8 @@ static double sum_of(const plain *p, uint32_t n)
     return sum;
 }
 
-/* Sorts every candidate into p and returns how many the chain leaves. slack is moved by so much that rounding
- * in the order of a sum cannot matter. */
+/* Sorts every candidate into p and returns how many the chain leaves. slack is moved by so much
+ * that rounding in the order of a sum cannot matter. */
 static uint32_t plain_chain(const float *logits, uint32_t n_vocab, const weft_sampling *params,
                             plain *p, double slack)
 {
@@ -128,7 +128,8 @@ static sample draw(buffers *b, const weft_sampling *params, uint64_t position)
     return out;
 }
 
-/* The token that the plain chain draws with the same random number; false where rounding could decide. */
+/* The token that the plain chain draws with the same random number; false where rounding could
+ * decide. */
 static bool plain_draw(buffers *b, const weft_sampling *params, uint64_t position, int32_t *id)
 {
     const double slack = 1e-11;
@@ -308,7 +309,8 @@ static void test_same_seed_and_position_same_token(void **state)
     buffers_free(&b);
 }
 
-/* Pearson's statistic of n draws; at most 5 standard deviations above its mean of (categories - 1). */
+/* Pearson's statistic of n draws; at most 5 standard deviations above its mean of (categories -
+ * 1). */
 static void check_distribution(buffers *b, const weft_sampling *params, const double *p)
 {
     enum { DRAWS = 20000 };

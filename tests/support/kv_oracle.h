@@ -1,9 +1,9 @@
-/* kv_oracle.h - what a sequence's state must hold, written down plainly: a tag for each position, and for each
- * layer which positions live. No pages, no formulas of kv/ but those of the specification, scanned position by
- * position. Its pages come from a backend that counts them.
+/* kv_oracle.h - what a sequence's state must hold, written down plainly: a tag for each position,
+ * and for each layer which positions live. No pages, no formulas of kv/ but those of the
+ * specification, scanned position by position. Its pages come from a backend that counts them.
  *
- * A tag stands for the bytes of a position; oracle_write puts them where a view says that they belong, and
- * oracle_check looks whether they are there for every live position. */
+ * A tag stands for the bytes of a position; oracle_write puts them where a view says that they
+ * belong, and oracle_check looks whether they are there for every live position. */
 #ifndef SUPPORT_KV_ORACLE_H
 #define SUPPORT_KV_ORACLE_H
 
@@ -52,8 +52,8 @@ uint64_t oracle_bytes(const oracle_seq *o, const kv_config *config);
 void oracle_write(const kv_view *views, uint32_t n_layers, uint32_t len, const uint32_t *tags,
                   uint32_t n);
 
-/* Fails unless the view shows the tags of every live position, and, for a step of n more with tags, all that
- * each of its queries sees. */
+/* Fails unless the view shows the tags of every live position, and, for a step of n more with tags,
+ * all that each of its queries sees. */
 void oracle_check(const oracle_seq *o, const kv_view *views, const uint32_t *tags, uint32_t n);
 
 #endif

@@ -25,7 +25,8 @@
 #define TEST_RUN(name, tests)                                                                      \
     (sizeof(tests) == 0 ? 1 : cmocka_run_group_tests_name((name), (tests), NULL, NULL))
 
-/* Whether a sanitizer makes this program many times slower: long tests then do a part of their work. */
+/* Whether a sanitizer makes this program many times slower: long tests then do a part of their
+ * work. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define TEST_SLOWED 1
 #else

@@ -1,9 +1,9 @@
 /* attend.c - attention over pages.
  *
- * The positions are cut at multiples of KV_SPLIT. Each split's partial result starts from nothing; partials are
- * merged in ascending order (docs/numerics.md). A task is a row, a key head and a tile of its queries. With few
- * tasks and long contexts the splits of a task are computed by different threads and merged afterwards: the same
- * operations in the same order, so the same bits. */
+ * The positions are cut at multiples of KV_SPLIT. Each split's partial result starts from nothing;
+ * partials are merged in ascending order (docs/numerics.md). A task is a row, a key head and a tile
+ * of its queries. With few tasks and long contexts the splits of a task are computed by different
+ * threads and merged afterwards: the same operations in the same order, so the same bits. */
 #include "backend/cpu/cpu.h"
 
 #include <math.h>
@@ -172,7 +172,8 @@ static void score_split(const cpu_run *r, const attend_shape *s, const tile *t, 
     }
 }
 
-/* Queries that do not all see a run of keys go one by one: a key that is masked must not even be multiplied. */
+/* Queries that do not all see a run of keys go one by one: a key that is masked must not even be
+ * multiplied. */
 static void sum_values(const cpu_run *r, const attend_shape *s, const tile *t, uint32_t split,
                        const cpu_scratch *c, run_of_keys keys, partial out)
 {
@@ -198,7 +199,8 @@ static void sum_values(const cpu_run *r, const attend_shape *s, const tile *t, u
     }
 }
 
-/* One split from nothing: o, maximum and sum of each query; maximum -INFINITY where it sees nothing. */
+/* One split from nothing: o, maximum and sum of each query; maximum -INFINITY where it sees
+ * nothing. */
 static void attend_split(const cpu_run *r, const attend_shape *s, const tile *t, uint32_t split,
                          cpu_scratch *c, partial out)
 {
@@ -294,7 +296,8 @@ static uint32_t n_splits(const tile *t)
     return t->highest / KV_SPLIT - t->lowest / KV_SPLIT + 1;
 }
 
-/* Few tasks: units are the splits of all tasks, computed in any order, then each task merges its own. */
+/* Few tasks: units are the splits of all tasks, computed in any order, then each task merges its
+ * own. */
 static void attend_apart(const cpu_run *r, attend_shape *s, uint32_t phase_i, uint32_t thread_i,
                          uint32_t n_tasks)
 {

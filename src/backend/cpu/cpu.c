@@ -92,7 +92,7 @@ static weft_status cpu_wait(backend *b, weft_error *err)
     return WEFT_OK;
 }
 
-/* ---- the plain read ---------------------------------------------------------------------------- */
+/* ---- the plain read -------------------------------------------------------------------------- */
 
 enum { READ_REPEATS = 4, READ_PIECE = 1 << 20 };
 

@@ -1,17 +1,18 @@
 /* cpu_kernels.h - the loops that have faster forms per instruction set.
  *
- * One slot a loop. generic.c fills every slot and defines the answer: it accumulates in double. avx2.c and
- * avx512.c override what they make faster, and each of their loops is compared with generic's on every
- * instruction set present (tests/backend/test_kernels.c walks the map).
+ * One slot a loop. generic.c fills every slot and defines the answer: it accumulates in double.
+ * avx2.c and avx512.c override what they make faster, and each of their loops is compared with
+ * generic's on every instruction set present (tests/backend/test_kernels.c walks the map).
  *
- * Exactness: for one output the order of additions depends on nothing but the inner dimension: not on how many
- * rows, tokens, queries or keys a call covers, nor on where it starts. Within one instruction set that makes a
- * result the same alone and in any batch.
+ * Exactness: for one output the order of additions depends on nothing but the inner dimension: not
+ * on how many rows, tokens, queries or keys a call covers, nor on where it starts. Within one
+ * instruction set that makes a result the same alone and in any batch.
  *
- * Linear inputs. With activation type bf16 the input x of a linear layer is rounded to bf16 once. Against
- * weights stored as integer codes it is then held as blocks of KERNEL_BLOCK columns, x = q * scale with 16-bit q
- * and scale a power of two: exact for every value of at least 2^-7 of the block's largest, the rest rounded to
- * multiples of 2^-14 of the largest's power of two. Code times q sums are then exact integers. */
+ * Linear inputs. With activation type bf16 the input x of a linear layer is rounded to bf16 once.
+ * Against weights stored as integer codes it is then held as blocks of KERNEL_BLOCK columns, x = q
+ * * scale with 16-bit q and scale a power of two: exact for every value of at least 2^-7 of the
+ * block's largest, the rest rounded to multiples of 2^-14 of the largest's power of two. Code times
+ * q sums are then exact integers. */
 #ifndef BACKEND_CPU_CPU_KERNELS_H
 #define BACKEND_CPU_CPU_KERNELS_H
 
@@ -20,7 +21,8 @@
 
 enum { KERNEL_BLOCK = 32, KERNEL_SPLIT = 256, KERNEL_READS = 3 };
 
-/* The input of a linear layer, prepared; cols is w->n_cols. Pointers that a slot does not name may be NULL. */
+/* The input of a linear layer, prepared; cols is w->n_cols. Pointers that a slot does not name may
+ * be NULL. */
 typedef struct kernel_input {
     const float *f;    /* [n_tokens, cols], rounded to the activation type */
     const uint16_t *h; /* [n_tokens, cols], the same as bf16 */
@@ -55,14 +57,15 @@ typedef void kernel_prepare_i16_fn(const float *x, uint32_t n_blocks, int16_t *q
 /* y[i] = x[i] / sqrt(mean x^2 + eps) * w[i]; y may be x. */
 typedef void kernel_rms_norm_fn(const float *x, const float *w, uint32_t n, float eps, float *y);
 
-/* One head in place; cos_sin: [n_pairs, 2], cosine and sine of each pair. Halves: (j, j + n_pairs). */
+/* One head in place; cos_sin: [n_pairs, 2], cosine and sine of each pair. Halves: (j, j +
+ * n_pairs). */
 typedef void kernel_rope_fn(float *x, const float *cos_sin, uint32_t n_pairs);
 
 /* y[i] = act(gate[i]) * up[i]; y may be gate or up. */
 typedef void kernel_glu_fn(const float *gate, const float *up, uint32_t n, float *y);
 
-/* s[i, j] = scale * sum_d q[i, d] k[j, d] for queries i < n_q and key rows j < n_keys, which lie behind one
- * another. q: [n_q, q_stride], s: [n_q, s_stride]. */
+/* s[i, j] = scale * sum_d q[i, d] k[j, d] for queries i < n_q and key rows j < n_keys, which lie
+ * behind one another. q: [n_q, q_stride], s: [n_q, s_stride]. */
 typedef struct kernel_scores {
     const float *q;
     size_t q_stride;
@@ -89,19 +92,19 @@ typedef struct kernel_values {
 
 typedef void kernel_values_fn(const kernel_values *a);
 
-/* s[i] = exp(s[i] - max), exactly 0 where s[i] is -INFINITY; returns their sum. n <= KERNEL_SPLIT. Trailing
- * -INFINITY, and how many there are, change nothing. */
+/* s[i] = exp(s[i] - max), exactly 0 where s[i] is -INFINITY; returns their sum. n <= KERNEL_SPLIT.
+ * Trailing -INFINITY, and how many there are, change nothing. */
 typedef float kernel_exp_sum_fn(float *s, uint32_t n, float max);
 
 /* The largest of n >= 1 numbers. */
 typedef float kernel_max_fn(const float *s, uint32_t n);
 
-/* Reads n_bytes (a multiple of 4096, aligned to 64) and returns something that depends on all of them. Loops
- * 0 .. KERNEL_READS - 1 differ in stride and prefetch. */
+/* Reads n_bytes (a multiple of 4096, aligned to 64) and returns something that depends on all of
+ * them. Loops 0 .. KERNEL_READS - 1 differ in stride and prefetch. */
 typedef uint64_t kernel_read_fn(const void *block, size_t n_bytes, uint32_t loop);
 
-/* slot, type, error allowed against generic in units of 2^-24 times the sum of absolute terms (linear, scores,
- * values, exp_sum) or of the result (the others); 0: equal. */
+/* slot, type, error allowed against generic in units of 2^-24 times the sum of absolute terms
+ * (linear, scores, values, exp_sum) or of the result (the others); 0: equal. */
 #define CPU_KERNEL_MAP(X)                                                                          \
     X(linear_f32, kernel_linear_fn, 64)     /* w f32, x.f */                                       \
     X(linear_f16, kernel_linear_fn, 64)     /* w f16, x.f */                                       \
@@ -143,8 +146,9 @@ typedef struct cpu_isa {
 /* generic, avx2, avx512: best last. [*count] */
 const cpu_isa *cpu_isa_table(size_t *count);
 
-/* Fills from generic upwards through each row that this processor has, stopping at the one named. NULL: the
- * best. ARGUMENT when there is none of that name, UNSUPPORTED when this processor lacks it. */
+/* Fills from generic upwards through each row that this processor has, stopping at the one named.
+ * NULL: the best. ARGUMENT when there is none of that name, UNSUPPORTED when this processor lacks
+ * it. */
 weft_status cpu_kernels_select(const char *isa, cpu_kernels *k, weft_error *err);
 
 void cpu_fill_generic(cpu_kernels *k);

@@ -1,5 +1,5 @@
-/* generic.c - every loop of cpu_kernels.h in plain C, accumulating in double: the answer that the other
- * instruction sets are compared with. */
+/* generic.c - every loop of cpu_kernels.h in plain C, accumulating in double: the answer that the
+ * other instruction sets are compared with. */
 #include "backend/cpu/cpu_kernels.h"
 
 #include <math.h>
@@ -8,7 +8,8 @@
 #include "base/fp.h"
 #include "tensor/encoding.h"
 
-/* Token by token inside a row, so that a row is decoded once. x(k) is the input as the slot defines it. */
+/* Token by token inside a row, so that a row is decoded once. x(k) is the input as the slot defines
+ * it. */
 static void linear_rows(const kernel_linear *a, bool codes)
 {
     uint32_t cols = (uint32_t)a->w->n_cols;
@@ -180,7 +181,8 @@ static void scores_bf16(const kernel_scores *a)
     scores(a, element_bf16);
 }
 
-/* o is f32 between calls, and calls may cut the keys anywhere: so each addition is rounded to f32. */
+/* o is f32 between calls, and calls may cut the keys anywhere: so each addition is rounded to
+ * f32. */
 static void values(const kernel_values *a, element_fn *element)
 {
     for (uint32_t i = 0; i < a->n_q; i++) {

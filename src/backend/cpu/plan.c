@@ -190,7 +190,8 @@ static void plan_phases(planner *pl)
     }
 }
 
-/* A value is alive from the phase that writes it to the last that reads it: threads are apart within one. */
+/* A value is alive from the phase that writes it to the last that reads it: threads are apart
+ * within one. */
 static void set_lifetimes(planner *pl)
 {
     graph_slot *slots = pl->p->slots;

@@ -24,7 +24,7 @@ static const tensor *weight(const cpu_run *r, graph_id id)
     return &r->p->g->tensors[r->p->g->values[id].i[0]];
 }
 
-/* ---- operations that treat each row alone: rows [first, end) ---------------------------------- */
+/* ---- operations that treat each row alone: rows [first, end) --------------------------------- */
 
 typedef struct token_range {
     uint32_t first, end;
@@ -210,10 +210,10 @@ static void run_tokens(const cpu_run *r, const phase *ph, uint32_t thread_i)
     }
 }
 
-/* ---- linear layers: chunks of output rows ----------------------------------------------------- */
+/* ---- linear layers: chunks of output rows ---------------------------------------------------- */
 
-/* Rows that a thread takes at a time: some pieces per thread even out what other programs take from it, and
- * whole cache lines of outputs keep threads apart. */
+/* Rows that a thread takes at a time: some pieces per thread even out what other programs take from
+ * it, and whole cache lines of outputs keep threads apart. */
 static uint32_t chunk_rows(uint32_t rows, uint32_t n_threads)
 {
     uint32_t chunk = rows / (n_threads * 8);

@@ -12,7 +12,8 @@ typedef struct kv_layout {
     uint8_t id;
     /* Lowest position retained when len positions are committed. */
     uint32_t (*keep)(const kv_geometry *g, uint32_t len);
-    /* Slots of a table for sequences of at most context positions that grow by at most most_append a step. */
+    /* Slots of a table for sequences of at most context positions that grow by at most most_append
+     * a step. */
     uint32_t (*slots)(const kv_geometry *g, uint32_t context, uint32_t most_append);
 } kv_layout;
 

@@ -1,8 +1,8 @@
 /* window.c - a query at p sees [p - W + 1, p]; the newest W positions are kept.
  *
- * W, not W - 1: the next query needs W - 1 old ones, but views and extracts see the newest W. Page j lies in
- * slot j mod R with R = ceil((W + Q) / P) + 1, Q the most a step appends: since pages are given back at commit
- * only, a step never writes onto a page that one of its queries still sees. */
+ * W, not W - 1: the next query needs W - 1 old ones, but views and extracts see the newest W. Page
+ * j lies in slot j mod R with R = ceil((W + Q) / P) + 1, Q the most a step appends: since pages are
+ * given back at commit only, a step never writes onto a page that one of its queries still sees. */
 #include "kv/layouts/layout.h"
 
 static uint32_t keep(const kv_geometry *g, uint32_t len)

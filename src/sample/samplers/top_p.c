@@ -1,4 +1,5 @@
-/* top_p.c - the fewest candidates whose probabilities reach p (Holtzman et al. 2019), at least one. */
+/* top_p.c - the fewest candidates whose probabilities reach p (Holtzman et al. 2019), at least
+ * one. */
 #include <math.h>
 
 #include "sample/chain.h"

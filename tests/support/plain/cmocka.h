@@ -1,5 +1,5 @@
-/* cmocka.h - the few words of cmocka that a test of kernels uses, for machines that do not have it: the first
- * failure ends the program. Put this folder on the include path to use it. */
+/* cmocka.h - the few words of cmocka that a test of kernels uses, for machines that do not have it:
+ * the first failure ends the program. Put this folder on the include path to use it. */
 #ifndef SUPPORT_PLAIN_CMOCKA_H
 #define SUPPORT_PLAIN_CMOCKA_H
 
