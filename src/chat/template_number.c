@@ -138,6 +138,7 @@ bool tpl_number_real(str text, double *value)
         n += strlen(mark);
     }
     copy[n] = '\0';
+    // NOLINTNEXTLINE(check-calls): the text was given the locale's decimal point above
     *value = strtod(copy, NULL);
     return true;
 }
