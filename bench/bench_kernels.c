@@ -109,7 +109,7 @@ static void *take(size_t size)
     void *block = aligned_alloc(64, (size + 63) / 64 * 64);
     if (block == NULL) {
         fprintf(stderr, "out of memory\n");
-        exit(1);
+        abort();
     }
     memset(block, 0x11, size);
     return block;
@@ -126,7 +126,7 @@ static tensor matrix(encoding_id id, uint32_t rows, uint16_t bits, unsigned char
         w.group = 64;
         w.param_type = ENCODING_ID_BF16;
         w.row_bytes[0] = (uint64_t)COLS * bits / 8;
-        w.row_bytes[1] = w.row_bytes[2] = COLS / 64 * 2;
+        w.row_bytes[1] = w.row_bytes[2] = (uint64_t)COLS / 64 * 2;
         w.planes[1] = at + rows * w.row_bytes[0];
         w.planes[2] = w.planes[1] + rows * w.row_bytes[1];
     } else {
@@ -256,8 +256,8 @@ int main(int argc, char **argv)
 {
     cpu_kernels k;
     weft_error err = {0};
-    uint32_t n_threads = argc > 2 ? (uint32_t)atoi(argv[2]) : 2;
-    size_t size = (size_t)(argc > 3 ? atoi(argv[3]) : 512) << 20;
+    uint32_t n_threads = argc > 2 ? (uint32_t)strtoul(argv[2], NULL, 10) : 2;
+    size_t size = (size_t)(argc > 3 ? strtoul(argv[3], NULL, 10) : 512) << 20;
     if (n_threads < 1 || n_threads > MAX_THREADS) return 1;
     if (cpu_kernels_select(argc > 1 ? argv[1] : NULL, &k, &err) != WEFT_OK) {
         fprintf(stderr, "%s\n", err.message);

@@ -162,8 +162,10 @@ static inline void case_tensor_free(tensor *t)
 {
     for (uint32_t p = 0; p < TENSOR_PLANES; p++) {
         if (t->planes[p] == NULL) continue;
-        uintptr_t block = (uintptr_t)t->planes[p] - 1;
-        free((void *)block);
+        void *block;
+        const unsigned char *first = t->planes[p] - 1;
+        memcpy(&block, &first, sizeof block);
+        free(block);
     }
 }
 

@@ -58,11 +58,16 @@ static bool slot_takes(slot_id slot, encoding_id id)
     return id >= ENCODING_ID_AFFINE;
 }
 
-typedef struct linear_case {
+typedef struct linear_slot {
+    const cpu_kernels *generic;
     slot_id slot;
     kernel_linear_fn *fn, *reference;
     double bound;
-    const case_weight *weight;
+} linear_slot;
+
+typedef struct linear_case {
+    const linear_slot *of;
+    slot_id slot;
     tensor w;
     uint32_t rows, cols, n_tokens;
     case_input x;
@@ -71,13 +76,14 @@ typedef struct linear_case {
     char what[160];
 } linear_case;
 
-static linear_case linear_case_new(const cpu_kernels *generic, slot_id slot, const case_weight *cw,
-                                   uint32_t rows, uint32_t cols, uint32_t n_tokens)
+static linear_case linear_case_new(const linear_slot *of, const case_weight *cw, uint32_t rows,
+                                   uint32_t cols, uint32_t n_tokens)
 {
-    linear_case c = {.slot = slot, .weight = cw, .rows = rows, .cols = cols, .n_tokens = n_tokens};
+    linear_case c = {.of = of, .rows = rows, .cols = cols, .n_tokens = n_tokens};
+    slot_id slot = c.slot = of->slot;
     c.w = case_tensor(cw, rows, cols);
     bool rounded = slot == SLOT_linear_bf16_h || slot == SLOT_linear_codes_q;
-    c.x = case_input_new(generic, n_tokens, cols, rounded, slot == SLOT_linear_codes_q);
+    c.x = case_input_new(of->generic, n_tokens, cols, rounded, slot == SLOT_linear_codes_q);
     c.bias = case_floats_new(rows, 1, 1.0F);
     c.add = case_floats_new((size_t)n_tokens * (rows + 3), 1, 1.0F);
     c.scratch = case_alloc((size_t)(cols + 63) / 64 * 64 * sizeof(float));
@@ -96,12 +102,22 @@ static void linear_case_free(linear_case *c)
     free(c->scratch);
 }
 
-/* Tokens token .. token + n - 1, rows first .. end - 1; y, add and bias as in the whole call. */
-static void linear_call(const linear_case *c, kernel_linear_fn *fn, uint32_t token, uint32_t n,
-                        uint32_t first, uint32_t end, float *y, bool bias, bool add)
+/* n tokens from token on, rows first .. end - 1. */
+typedef struct linear_part {
+    uint32_t token, n, first, end;
+} linear_part;
+
+/* What is added: nothing, a bias, a bias and another array. */
+typedef enum linear_form { FORM_PLAIN, FORM_BIAS, FORM_ADD, N_FORMS } linear_form;
+
+/* y, bias and what is added are those of the whole call. */
+static void linear_call(const linear_case *c, kernel_linear_fn *fn, linear_part part, float *y,
+                        linear_form form)
 {
+    uint32_t token = part.token;
     size_t at = (size_t)token * c->cols;
-    kernel_linear a = {.w = &c->w, .first = first, .end = end, .n_tokens = n};
+    kernel_linear a = {.w = &c->w, .first = part.first, .end = part.end};
+    a.n_tokens = part.n;
     a.stride = (size_t)c->rows + 3;
     if (c->slot == SLOT_linear_codes_q) {
         a.x.q = c->x.q + at;
@@ -111,8 +127,8 @@ static void linear_call(const linear_case *c, kernel_linear_fn *fn, uint32_t tok
         a.x.f = c->x.f + at;
         a.x.h = c->slot == SLOT_linear_bf16_h ? c->x.h + at : NULL;
     }
-    a.bias = bias ? c->bias.at : NULL;
-    a.add = add ? c->add.at + token * a.stride : NULL;
+    a.bias = form >= FORM_BIAS ? c->bias.at : NULL;
+    a.add = form >= FORM_ADD ? c->add.at + token * a.stride : NULL;
     a.y = y + token * a.stride;
     a.scratch = c->scratch;
     fn(&a);
@@ -139,10 +155,11 @@ static void linear_values(const linear_case *c)
     size_t n = c->n_tokens * stride;
     float *y = case_alloc(n * sizeof(float));
     float *expected = case_alloc(n * sizeof(float));
-    for (int form = 0; form < 3; form++) {
+    linear_part all = {0, c->n_tokens, 0, c->rows};
+    for (linear_form form = FORM_PLAIN; form < N_FORMS; form++) {
         for (size_t i = 0; i < n; i++) y[i] = expected[i] = 77.0F;
-        linear_call(c, c->fn, 0, c->n_tokens, 0, c->rows, y, form > 0, form > 1);
-        linear_call(c, c->reference, 0, c->n_tokens, 0, c->rows, expected, form > 0, form > 1);
+        linear_call(c, c->of->fn, all, y, form);
+        linear_call(c, c->of->reference, all, expected, form);
         for (size_t i = 0; i < n; i++) {
             uint32_t token = (uint32_t)(i / stride);
             uint32_t row = (uint32_t)(i % stride);
@@ -152,9 +169,9 @@ static void linear_values(const linear_case *c)
                 continue;
             }
             double terms = linear_terms(c, token, row);
-            if (form > 0) terms += fabs((double)c->bias.at[row]);
-            if (form > 1) terms += fabs((double)c->add.at[i]);
-            check_near(y[i], expected[i], terms, c->bound, c->what, i);
+            if (form >= FORM_BIAS) terms += fabs((double)c->bias.at[row]);
+            if (form >= FORM_ADD) terms += fabs((double)c->add.at[i]);
+            check_near(y[i], expected[i], terms, c->of->bound, c->what, i);
         }
     }
     free(y);
@@ -170,7 +187,7 @@ static void linear_batches(const linear_case *c)
     float *whole = case_alloc(n * sizeof(float));
     float *y = case_alloc(n * sizeof(float));
     for (size_t i = 0; i < n; i++) whole[i] = 77.0F;
-    linear_call(c, c->fn, 0, c->n_tokens, 0, c->rows, whole, true, true);
+    linear_call(c, c->of->fn, (linear_part){0, c->n_tokens, 0, c->rows}, whole, FORM_ADD);
     for (size_t s = 0; s < sizeof SIZES / sizeof SIZES[0]; s++) {
         for (size_t i = 0; i < n; i++) y[i] = 77.0F;
         for (uint32_t token = 0; token < c->n_tokens; token += SIZES[s]) {
@@ -179,7 +196,8 @@ static void linear_batches(const linear_case *c)
             uint32_t end = 0;
             for (uint32_t first = 0; first < c->rows; first = end) {
                 end = first + 1 + case_bits() % (c->rows - first);
-                linear_call(c, c->fn, token, batch, first, end, y, true, true);
+                linear_part part = {token, batch, first, end};
+                linear_call(c, c->of->fn, part, y, FORM_ADD);
             }
         }
         check_same(y, whole, n * sizeof(float), c->what);
@@ -188,29 +206,26 @@ static void linear_batches(const linear_case *c)
     free(y);
 }
 
-static void linear_one(const cpu_kernels *generic, slot_id slot, kernel_linear_fn *fn,
-                       kernel_linear_fn *reference, double bound, const case_weight *cw,
-                       uint32_t rows, uint32_t cols, uint32_t n_tokens, bool batches)
+static void linear_one(const linear_slot *of, const case_weight *cw, uint32_t rows, uint32_t cols,
+                       uint32_t n_tokens, bool batches)
 {
-    linear_case c = linear_case_new(generic, slot, cw, rows, cols, n_tokens);
-    c.fn = fn;
-    c.reference = reference;
-    c.bound = bound;
+    linear_case c = linear_case_new(of, cw, rows, cols, n_tokens);
     linear_values(&c);
     if (batches) linear_batches(&c);
     linear_case_free(&c);
 }
 
 /* y may be what is added; and an input that is not finite makes every output NaN that it reaches. */
-static void linear_alias(const cpu_kernels *generic, slot_id slot, kernel_linear_fn *fn,
-                         const case_weight *cw)
+static void linear_alias(const linear_slot *of, const case_weight *cw)
 {
+    kernel_linear_fn *fn = of->fn;
+    slot_id slot = of->slot;
     uint32_t cols = case_columns(cw) < 32 ? 45 : 2 * case_columns(cw);
-    linear_case c = linear_case_new(generic, slot, cw, 13, cols, 11);
+    linear_case c = linear_case_new(of, cw, 13, cols, 11);
     size_t n = (size_t)c.n_tokens * (c.rows + 3);
     float *y = case_alloc(n * sizeof(float));
     memcpy(y, c.add.at, n * sizeof(float));
-    linear_call(&c, fn, 0, c.n_tokens, 0, c.rows, y, true, true);
+    linear_call(&c, fn, (linear_part){0, c.n_tokens, 0, c.rows}, y, FORM_ADD);
     kernel_linear a = {.w = &c.w, .end = c.rows, .n_tokens = c.n_tokens, .stride = c.rows + 3u};
     a.x = (kernel_input){c.x.f, c.x.h, c.x.q, c.x.scale, c.x.sum};
     a.bias = c.bias.at;
@@ -237,24 +252,24 @@ static void check_kernel_linear_fn(slot_id slot, kernel_linear_fn *fn, kernel_li
                                    double bound)
 {
     cpu_kernels generic = kernels("generic");
+    linear_slot of = {&generic, slot, fn, reference, bound};
     for (size_t i = 0; i < N_CASE_WEIGHTS; i++) {
         const case_weight *cw = &CASE_WEIGHTS[i];
         if (!slot_takes(slot, cw->id)) continue;
         uint32_t unit = case_columns(cw);
         bool dense = unit < 32;
         for (uint32_t n = 1; n <= (dense ? 69 : unit == 256 ? 3 : 640 / unit); n++) {
-            linear_one(&generic, slot, fn, reference, bound, cw, 1 + n % 11, n * unit, 1 + n % 5,
-                       false);
+            linear_one(&of, cw, 1 + n % 11, n * unit, 1 + n % 5, false);
         }
         uint32_t cols = dense ? 301 : unit == 256 ? 512 : 9 * unit;
         for (uint32_t n_tokens = 1; n_tokens <= 17; n_tokens++) {
             uint32_t rows = 3 + n_tokens * 2;
-            linear_one(&generic, slot, fn, reference, bound, cw, rows, cols, n_tokens, false);
+            linear_one(&of, cw, rows, cols, n_tokens, false);
         }
-        linear_one(&generic, slot, fn, reference, bound, cw, 37, cols, 70, true);
-        linear_one(&generic, slot, fn, reference, bound, cw, 9, dense ? 1093 : 1792, 7, true);
-        linear_one(&generic, slot, fn, reference, bound, cw, 5, 4096, 1, false);
-        linear_alias(&generic, slot, fn, cw);
+        linear_one(&of, cw, 37, cols, 70, true);
+        linear_one(&of, cw, 9, dense ? 1093 : 1792, 7, true);
+        linear_one(&of, cw, 5, 4096, 1, false);
+        linear_alias(&of, cw);
     }
 }
 
@@ -619,7 +634,7 @@ static void check_kernel_read_fn(slot_id slot, kernel_read_fn *fn, kernel_read_f
     (void)slot;
     (void)bound;
     for (uint32_t loop = 0; loop < KERNEL_READS; loop++) {
-        for (size_t n_bytes = 4096; n_bytes <= 5 * 4096; n_bytes += 4096) {
+        for (size_t n_bytes = 4096; n_bytes <= 20480; n_bytes += 4096) {
             unsigned char *block = case_alloc(n_bytes + 64);
             unsigned char *at = block + (64 - (uintptr_t)block % 64) % 64;
             for (size_t i = 0; i < n_bytes; i++) at[i] = (unsigned char)case_bits();
@@ -637,6 +652,7 @@ static void check_kernel_read_fn(slot_id slot, kernel_read_fn *fn, kernel_read_f
 
 /* ---- the walk */
 
+// NOLINTNEXTLINE(readability-function-size): the map, spelt out
 static void check_isa(const char *isa)
 {
     cpu_kernels k = kernels(isa);

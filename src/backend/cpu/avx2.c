@@ -1,5 +1,5 @@
 /* avx2.c - the loops of cpu_kernels.h for AVX2 with FMA and F16C: the vec_*.h loops in 8 lanes. */
-#include "backend/cpu/simd_avx2.h"
+#include "backend/cpu/vec_avx2.h"
 
 #include "backend/cpu/vec_attend.h"
 #include "backend/cpu/vec_codes.h"

@@ -1,6 +1,6 @@
 /* avx512.c - the loops of cpu_kernels.h for AVX-512 with VNNI and BF16: the vec_*.h loops in 16 lanes, and
  * bf16 weights against bf16 inputs by dot products of pairs. */
-#include "backend/cpu/simd_avx512.h"
+#include "backend/cpu/vec_avx512.h"
 
 #include "backend/cpu/vec_attend.h"
 #include "backend/cpu/vec_codes.h"
@@ -48,7 +48,7 @@ INLINE void half_tile(const half_rows *rows, uint32_t token, const uint32_t n_to
         for (uint32_t t = 0; t < n_tokens; t++) in[t] = half_load(x + t * rows->cols + k);
         UNROLL
         for (int r = 0; r < HALF_ROWS; r++) {
-            if (ahead != NULL) v_prefetch(ahead + HALF_ROWS * 2 * k + 64 * (size_t)r);
+            if (ahead != NULL) v_prefetch(ahead + (size_t)HALF_ROWS * 2 * k + 64 * (size_t)r);
             __m512bh w = half_load(rows->w[r] + 2 * k);
             UNROLL
             for (uint32_t t = 0; t < n_tokens; t++) {

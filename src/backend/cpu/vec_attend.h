@@ -1,6 +1,6 @@
 /* vec_attend.h - the two sums of attention, over keys and over values.
  *
- * Written in the words of simd_avx2.h or simd_avx512.h, one of which is included first. A score: lane l adds
+ * Written in the words of vec_avx2.h or vec_avx512.h, one of which is included first. A score: lane l adds
  * the products of dimensions d = l modulo VL, d ascending, by fused multiply-adds; the lanes are added in the
  * order of vf_tree, and the sum is multiplied by scale. An output value: one fused multiply-add a key, keys
  * ascending, as generic.c does: the same bits. */
@@ -70,7 +70,8 @@ INLINE void scores_tile(const dense_type type, const kernel_scores *a, uint32_t 
     vf_store(out, vf_mul(vf_tree(all), vf_set1(a->scale)));
     UNROLL
     for (uint32_t r = 0; r < n_q; r++) {
-        memcpy(a->s + (i + r) * a->s_stride + j, out + r * SCORE_KEYS, n_keys * sizeof *out);
+        memcpy(a->s + (i + r) * a->s_stride + j, out + (size_t)r * SCORE_KEYS,
+               n_keys * sizeof *out);
     }
 }
 

@@ -1,6 +1,6 @@
 /* vec_codes.h - weights stored as integer codes: blocks of 32 codes, and the scale and bias of each.
  *
- * Written in the words of simd_avx2.h or simd_avx512.h, one of which is included first. A weight is
+ * Written in the words of vec_avx2.h or vec_avx512.h, one of which is included first. A weight is
  * code * scale + bias; every encoding is a row of CODES_MAP: how to find and unpack a block of 32 codes of a
  * row, and its scales. The encodings themselves are described in tensor/encodings. */
 #ifndef BACKEND_CPU_VEC_CODES_H
@@ -102,13 +102,13 @@ INLINE size_t codes_chunk_bytes(const codes_kind kind)
     case CODES_AFFINE8:
         return 256;
     case CODES_Q4_0:
-        return 8 * 18;
+        return 144;
     case CODES_Q4_1:
-        return 8 * 20;
+        return 160;
     case CODES_Q5_0:
-        return 8 * 22;
+        return 176;
     case CODES_Q8_0:
-        return 8 * 34;
+        return 272;
     case CODES_Q4_K:
         return 144;
     case CODES_Q5_K:
@@ -201,7 +201,7 @@ INLINE void affine_turn(const unsigned char *row, uint64_t stride, uint32_t n_ro
     }
     __m128i four[4];
     UNROLL
-    for (int i = 0; i < 2; i++) {
+    for (size_t i = 0; i < 2; i++) {
         __m128i x = _mm_unpacklo_epi16(a[4 * i], a[4 * i + 1]);
         __m128i y = _mm_unpacklo_epi16(a[4 * i + 2], a[4 * i + 3]);
         four[2 * i] = _mm_unpacklo_epi32(x, y);
@@ -233,10 +233,11 @@ static void affine_panel(const tensor *w, int plane, uint64_t row, uint32_t n_ro
         const unsigned char *from = at + first * stride;
         uint32_t n = n_rows - first;
         affine_turn(from, stride, n, group == 128 ? 4 : 8, w->param_type, of_group + r);
-        if (group == 32) affine_turn(from + 8, stride, n, 8, w->param_type, of_group + 4 * VL + r);
+        if (group == 32)
+            affine_turn(from + 8, stride, n, 8, w->param_type, of_group + 4 * (size_t)VL + r);
     }
     for (uint32_t b = 0; b < CHUNK_BLOCKS; b++) {
-        vf_store(out + b * VL, vf_load(of_group + (size_t)(b * KERNEL_BLOCK / group) * VL));
+        vf_store(out + (size_t)b * VL, vf_load(of_group + (size_t)(b * KERNEL_BLOCK / group) * VL));
     }
 }
 
@@ -272,9 +273,11 @@ INLINE void block_params(const unsigned char *const codes[VL], size_t at, const 
     uint16_t half[CHUNK_BLOCKS * VL];
     for (uint32_t b = 0; b < n_blocks; b++) {
         UNROLL
-        for (uint32_t r = 0; r < VL; r++) half[b * VL + r] = load_u16(codes[r] + at + b * bytes);
+        for (uint32_t r = 0; r < VL; r++)
+            half[b * VL + r] = load_u16(codes[r] + at + (size_t)b * bytes);
     }
-    for (uint32_t b = 0; b < n_blocks; b++) vf_store(out + b * VL, vf_load_f16(half + b * VL));
+    for (uint32_t b = 0; b < n_blocks; b++)
+        vf_store(out + (size_t)b * VL, vf_load_f16(half + (size_t)b * VL));
 }
 
 /* The eight 6-bit scales and eight minimums of a super-block of Q4_K or Q5_K (encodings/k_scales.h), each in a
@@ -340,7 +343,7 @@ INLINE void codes_scales(const codes_kind kind, const tensor *w, uint64_t row,
         float both[16];
         scale_bytes_signed(at + 192, load_half(at + 208), both);
         scale_bytes_signed(at + 200, load_half(at + 208), both + 8);
-        for (uint32_t b = 0; b < CHUNK_BLOCKS; b++) {
+        for (size_t b = 0; b < CHUNK_BLOCKS; b++) {
             scale[b] = both[2 * b];
             scale[CHUNK_BLOCKS + b] = both[2 * b + 1];
         }

@@ -1,6 +1,6 @@
 /* vec_dense.h - the linear loops whose input is f32: weights in f32, f16, bf16, or codes decoded to f32.
  *
- * Written in the words of simd_avx2.h or simd_avx512.h, one of which is included first. For one output, lane l
+ * Written in the words of vec_avx2.h or vec_avx512.h, one of which is included first. For one output, lane l
  * adds the products of columns k = l modulo VL with k ascending, each by one fused multiply-add; the lanes are
  * added in the order of vf_tree; y = add + (sum + bias). Four rows of weights are decoded, a chunk of columns
  * at a time, and every token of a group uses them. */
@@ -15,8 +15,8 @@ enum { DENSE_ROWS = 4, DENSE_CHUNK = 2 * CHUNK, DENSE_GROUP = 24 };
 typedef enum dense_type { DENSE_F32, DENSE_F16, DENSE_BF16, DENSE_CODES } dense_type;
 
 typedef struct dense_tile_state {
-    float w[DENSE_ROWS][DENSE_CHUNK]; /* padded with 0 to whole vectors */
-    float sum[DENSE_GROUP][DENSE_ROWS][VL];
+    _Alignas(64) float w[DENSE_ROWS][DENSE_CHUNK]; /* padded with 0 to whole vectors */
+    _Alignas(64) float sum[DENSE_GROUP][DENSE_ROWS][VL];
 } dense_tile_state;
 
 INLINE vf dense_load(const dense_type type, const void *at)

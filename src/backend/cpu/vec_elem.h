@@ -1,7 +1,7 @@
 /* vec_elem.h - the loops over single rows: rounding of inputs, normalisation, rotation, activations, softmax,
  * and reading memory.
  *
- * Written in the words of simd_avx2.h or simd_avx512.h, one of which is included first. */
+ * Written in the words of vec_avx2.h or vec_avx512.h, one of which is included first. */
 #ifndef BACKEND_CPU_VEC_ELEM_H
 #define BACKEND_CPU_VEC_ELEM_H
 
@@ -46,7 +46,7 @@ static void prepare_i16(const float *x, uint32_t n_blocks, int16_t *q, float *sc
         vi top = vi_zero();
         UNROLL
         for (int i = 0; i < KERNEL_BLOCK / VL; i++) {
-            bits[i] = bits_round_bf16(vf_load(x + i * VL));
+            bits[i] = bits_round_bf16(vf_load(x + (size_t)i * VL));
             top = vi_max(top, vi_and(bits[i], vi_set1(0x7fffffff)));
         }
         uint32_t largest = (uint32_t)vi_top(top);
@@ -65,7 +65,7 @@ static void prepare_i16(const float *x, uint32_t n_blocks, int16_t *q, float *sc
         for (int i = 0; i < KERNEL_BLOCK / VL; i++) {
             vi whole = vi_round(vf_mul(vf_of(bits[i]), inverse));
             total = vi_add(total, whole);
-            vi_store_i16(q + i * VL, whole);
+            vi_store_i16(q + (size_t)i * VL, whole);
         }
         scale[b] = step;
         sum[b] = (float)vi_total(total) * step;

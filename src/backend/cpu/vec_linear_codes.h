@@ -21,13 +21,14 @@ enum { PANEL_VECTORS = 2, PANEL_ROWS = PANEL_VECTORS * VL };
 
 /* The scales of VL rows of one chunk. */
 typedef struct codes_scale_panel {
-    float scale[2][CHUNK_BLOCKS * VL]; /* [halves of a block][block, row] */
-    float bias[CHUNK_BLOCKS * VL];
+    _Alignas(64) float scale[2][CHUNK_BLOCKS * VL]; /* [halves of a block][block, row] */
+    _Alignas(64) float bias[CHUNK_BLOCKS * VL];
 } codes_scale_panel;
 
 typedef struct codes_panel {
     codes_scale_panel of[PANEL_VECTORS];
-    int32_t pairs[CHUNK_BLOCKS * (VW / 2) * PANEL_ROWS]; /* [block, pair of columns, row] */
+    /* [block, pair of columns, row] */
+    _Alignas(64) int32_t pairs[CHUNK_BLOCKS * (VW / 2) * PANEL_ROWS];
 } codes_panel;
 
 /* What a panel of rows is at. */
@@ -145,11 +146,51 @@ INLINE void codes_store(const codes_rows *rows, uint32_t token, vf s, vf m)
     }
 }
 
+/* Block b of the chunk that begins at block, for one or two tokens. */
+INLINE void codes_few_block(const codes_kind kind, const codes_rows *rows,
+                            const codes_scale_panel *p, uint32_t block, uint32_t b,
+                            const uint32_t n_tokens, vf s[2], vf m[2])
+{
+    const kernel_input *x = &rows->a->x;
+    size_t cols = (size_t)rows->n_blocks * VW;
+    size_t skip = block / CHUNK_BLOCKS * codes_chunk_bytes(kind);
+    vi dot[2][2][VL];
+    vw in[2];
+    UNROLL
+    for (uint32_t t = 0; t < n_tokens; t++) {
+        in[t] = vw_load(x->q + t * cols + (size_t)(block + b) * VW);
+    }
+    UNROLL
+    for (int r = 0; r < VL; r++) {
+        vw code = codes_unpack(kind, rows->codes[r] + skip, b);
+        UNROLL
+        for (uint32_t t = 0; t < n_tokens; t++) {
+            if (codes_subs(kind) == 2) {
+                dot[t][0][r] = vw_dot_half(code, in[t], 0);
+                dot[t][1][r] = vw_dot_half(code, in[t], 1);
+            } else {
+                dot[t][0][r] = vw_dot(code, in[t]);
+            }
+        }
+    }
+    UNROLL
+    for (uint32_t t = 0; t < n_tokens; t++) {
+        size_t at = (size_t)t * rows->n_blocks + block + b;
+        vf step = vf_set1(x->scale[at]);
+        UNROLL
+        for (int h = 0; h < codes_subs(kind); h++) {
+            vf term = vf_mul(vf_from_int(vi_tree(dot[t][h])), step);
+            s[t] = vf_fma(vf_load(p->scale[h] + (size_t)b * VL), term, s[t]);
+        }
+        if (codes_biased(kind)) {
+            m[t] = vf_fma(vf_load(p->bias + (size_t)b * VL), vf_set1(x->sum[at]), m[t]);
+        }
+    }
+}
+
 /* One or two tokens. */
 INLINE void codes_few(const codes_kind kind, const kernel_linear *a, const uint32_t n_tokens)
 {
-    size_t cols = (size_t)a->w->n_cols;
-    size_t blocks = cols / KERNEL_BLOCK;
     for (uint32_t first = a->first; first < a->end; first += VL) {
         codes_rows rows = codes_rows_at(a, first, VL);
         vf s[2] = {vf_zero(), vf_zero()};
@@ -157,45 +198,12 @@ INLINE void codes_few(const codes_kind kind, const kernel_linear *a, const uint3
         for (uint32_t block = 0; block < rows.n_blocks; block += CHUNK_BLOCKS) {
             uint32_t left = rows.n_blocks - block;
             uint32_t n_blocks = left < CHUNK_BLOCKS ? left : CHUNK_BLOCKS;
-            uint32_t chunk = block / CHUNK_BLOCKS;
-            size_t skip = chunk * codes_chunk_bytes(kind);
             codes_scale_panel p;
             codes_panel_scales(kind, &rows, block, n_blocks, &p);
-            codes_prefetch_params(kind, &rows, chunk);
+            codes_prefetch_params(kind, &rows, block / CHUNK_BLOCKS);
             for (uint32_t b = 0; b < n_blocks; b++) {
-                codes_prefetch(kind, &rows, chunk, b);
-                vi dot[2][2][VL];
-                vw x[2];
-                UNROLL
-                for (uint32_t t = 0; t < n_tokens; t++) {
-                    x[t] = vw_load(a->x.q + t * cols + (size_t)(block + b) * VW);
-                }
-                UNROLL
-                for (int r = 0; r < VL; r++) {
-                    vw code = codes_unpack(kind, rows.codes[r] + skip, b);
-                    UNROLL
-                    for (uint32_t t = 0; t < n_tokens; t++) {
-                        if (codes_subs(kind) == 2) {
-                            dot[t][0][r] = vw_dot_half(code, x[t], 0);
-                            dot[t][1][r] = vw_dot_half(code, x[t], 1);
-                        } else {
-                            dot[t][0][r] = vw_dot(code, x[t]);
-                        }
-                    }
-                }
-                UNROLL
-                for (uint32_t t = 0; t < n_tokens; t++) {
-                    vf step = vf_set1(a->x.scale[t * blocks + block + b]);
-                    UNROLL
-                    for (int h = 0; h < codes_subs(kind); h++) {
-                        vf term = vf_mul(vf_from_int(vi_tree(dot[t][h])), step);
-                        s[t] = vf_fma(vf_load(p.scale[h] + (size_t)b * VL), term, s[t]);
-                    }
-                    if (codes_biased(kind)) {
-                        vf sum = vf_set1(a->x.sum[t * blocks + block + b]);
-                        m[t] = vf_fma(vf_load(p.bias + (size_t)b * VL), sum, m[t]);
-                    }
-                }
+                codes_prefetch(kind, &rows, block / CHUNK_BLOCKS, b);
+                codes_few_block(kind, &rows, &p, block, b, n_tokens, s, m);
             }
         }
         UNROLL
@@ -203,11 +211,16 @@ INLINE void codes_few(const codes_kind kind, const kernel_linear *a, const uint3
     }
 }
 
-/* The state of the tokens that share a panel: [token, row]. */
-typedef struct codes_sums {
-    float s[PANEL_TOKENS * PANEL_ROWS];
-    float m[PANEL_TOKENS * PANEL_ROWS];
-} codes_sums;
+/* One chunk of a panel and the tokens that share it. */
+typedef struct codes_work {
+    const kernel_linear *a;
+    codes_panel panel;
+    uint32_t token, n; /* n <= PANEL_TOKENS tokens from this one on */
+    uint32_t block, n_blocks;
+    /* [n, row]: sums so far, and those of biases */
+    _Alignas(64) float s[PANEL_TOKENS * PANEL_ROWS];
+    _Alignas(64) float m[PANEL_TOKENS * PANEL_ROWS];
+} codes_work;
 
 /* A pointer of which the compiler knows nothing: it then keeps that one in a register, and not every sum of it
  * with a constant. */
@@ -217,134 +230,134 @@ INLINE const int16_t *v_kept(const int16_t *p)
     return p;
 }
 
-/* The biases of a chunk: m [n, PANEL_ROWS], total [n, blocks]. */
-INLINE void codes_biases(const codes_panel *p, const float *total, size_t blocks, uint32_t n_blocks,
-                         float *m, const uint32_t n)
+/* The biases of a chunk for n tokens from token + t on. */
+INLINE void codes_biases(codes_work *w, uint32_t t, const uint32_t n)
 {
+    size_t blocks = (size_t)w->a->w->n_cols / KERNEL_BLOCK;
+    const float *total = w->a->x.sum + (size_t)(w->token + t) * blocks + w->block;
+    float *m = w->m + (size_t)t * PANEL_ROWS;
     vf sum[CODE_TOKENS][PANEL_VECTORS];
     UNROLL
-    for (uint32_t t = 0; t < n; t++) {
+    for (uint32_t i = 0; i < n; i++) {
         UNROLL
-        for (uint32_t v = 0; v < PANEL_VECTORS; v++) {
-            sum[t][v] = vf_load(m + (t * PANEL_VECTORS + v) * VL);
+        for (size_t v = 0; v < PANEL_VECTORS; v++) {
+            sum[i][v] = vf_load(m + ((size_t)i * PANEL_VECTORS + v) * VL);
         }
     }
-    for (uint32_t b = 0; b < n_blocks; b++) {
+    for (size_t b = 0; b < w->n_blocks; b++) {
         vf bias[PANEL_VECTORS];
         UNROLL
-        for (int v = 0; v < PANEL_VECTORS; v++) bias[v] = vf_load(p->of[v].bias + (size_t)b * VL);
+        for (int v = 0; v < PANEL_VECTORS; v++) bias[v] = vf_load(w->panel.of[v].bias + b * VL);
         UNROLL
-        for (uint32_t t = 0; t < n; t++) {
-            vf x = vf_set1(total[t * blocks + b]);
+        for (uint32_t i = 0; i < n; i++) {
+            vf x = vf_set1(total[i * blocks + b]);
             UNROLL
-            for (int v = 0; v < PANEL_VECTORS; v++) sum[t][v] = vf_fma(bias[v], x, sum[t][v]);
+            for (int v = 0; v < PANEL_VECTORS; v++) sum[i][v] = vf_fma(bias[v], x, sum[i][v]);
         }
     }
     UNROLL
-    for (uint32_t t = 0; t < n; t++) {
+    for (uint32_t i = 0; i < n; i++) {
         UNROLL
-        for (uint32_t v = 0; v < PANEL_VECTORS; v++) {
-            vf_store(m + (t * PANEL_VECTORS + v) * VL, sum[t][v]);
+        for (size_t v = 0; v < PANEL_VECTORS; v++) {
+            vf_store(m + ((size_t)i * PANEL_VECTORS + v) * VL, sum[i][v]);
         }
     }
 }
 
-/* One chunk of a panel against n tokens from token on; group: the first token of sums. */
-INLINE void codes_tile(const kernel_linear *a, const codes_panel *p, codes_sums *sums,
-                       uint32_t group, uint32_t token, uint32_t block, uint32_t n_blocks,
-                       const uint32_t n, const int subs, const bool biased)
+/* n_pairs pairs [n_pairs, PANEL_ROWS] against those of n tokens. */
+INLINE void codes_dots(const int32_t *pairs, const int n_pairs,
+                       const int16_t *const in[CODE_TOKENS], const uint32_t n,
+                       vi dot[CODE_TOKENS][PANEL_VECTORS])
 {
-    size_t cols = (size_t)a->w->n_cols;
+    UNROLL
+    for (size_t i = 0; i < (size_t)n_pairs; i++) {
+        vi code[PANEL_VECTORS];
+        UNROLL
+        for (size_t v = 0; v < PANEL_VECTORS; v++) {
+            code[v] = vi_load(pairs + i * PANEL_ROWS + v * VL);
+        }
+        UNROLL
+        for (uint32_t t = 0; t < n; t++) {
+            int32_t pair;
+            memcpy(&pair, in[t] + 2 * i, sizeof pair);
+            vi x = vi_set1(pair);
+            UNROLL
+            for (int v = 0; v < PANEL_VECTORS; v++) {
+                dot[t][v] = i == 0 ? vi_pairs(code[v], x) : vi_dot(dot[t][v], code[v], x);
+            }
+        }
+    }
+}
+
+/* One chunk of a panel against n tokens from token + t on. */
+INLINE void codes_tile(codes_work *w, uint32_t t, const uint32_t n, const int subs,
+                       const bool biased)
+{
+    size_t cols = (size_t)w->a->w->n_cols;
     size_t blocks = cols / KERNEL_BLOCK;
-    const int16_t *q = a->x.q + token * cols + (size_t)block * VW;
-    const float *step = a->x.scale + token * blocks + block;
-    const float *total = a->x.sum + token * blocks + block;
-    float *s = sums->s + (size_t)(token - group) * PANEL_ROWS;
-    float *m = sums->m + (size_t)(token - group) * PANEL_ROWS;
-    for (uint32_t b = 0; b < n_blocks; b++, q += VW) {
-        const int32_t *pairs = p->pairs + (size_t)b * (VW / 2) * PANEL_ROWS;
+    size_t token = w->token + t;
+    const int16_t *q = w->a->x.q + token * cols + (size_t)w->block * VW;
+    const float *step = w->a->x.scale + token * blocks + w->block;
+    float *s = w->s + (size_t)t * PANEL_ROWS;
+    const int n_pairs = VW / 2 / subs;
+    for (size_t b = 0; b < w->n_blocks; b++, q += VW) {
+        const int32_t *pairs = w->panel.pairs + b * (VW / 2) * PANEL_ROWS;
         const int16_t *in[CODE_TOKENS];
         UNROLL
-        for (uint32_t t = 0; t < n; t++) in[t] = v_kept(q + t * cols);
+        for (uint32_t i = 0; i < n; i++) in[i] = v_kept(q + i * cols);
         UNROLL
         for (int h = 0; h < subs; h++) {
             vi dot[CODE_TOKENS][PANEL_VECTORS];
-            const int n_pairs = VW / 2 / subs;
+            codes_dots(pairs, n_pairs, in, n, dot);
             UNROLL
-            for (int pair_i = 0; pair_i < n_pairs; pair_i++) {
-                int i = h * n_pairs + pair_i;
-                vi code[PANEL_VECTORS];
+            for (size_t v = 0; v < PANEL_VECTORS; v++) {
+                vf scale = vf_load(w->panel.of[v].scale[h] + b * VL);
                 UNROLL
-                for (int v = 0; v < PANEL_VECTORS; v++) {
-                    code[v] = vi_load(pairs + (size_t)i * PANEL_ROWS + (size_t)v * VL);
-                }
-                UNROLL
-                for (uint32_t t = 0; t < n; t++) {
-                    int32_t pair;
-                    memcpy(&pair, in[t] + 2 * (size_t)i, sizeof pair);
-                    vi x = vi_set1(pair);
-                    UNROLL
-                    for (int v = 0; v < PANEL_VECTORS; v++) {
-                        dot[t][v] =
-                            pair_i == 0 ? vi_pairs(code[v], x) : vi_dot(dot[t][v], code[v], x);
-                    }
-                }
-            }
-            UNROLL
-            for (int v = 0; v < PANEL_VECTORS; v++) {
-                vf scale = vf_load(p->of[v].scale[h] + (size_t)b * VL);
-                UNROLL
-                for (uint32_t t = 0; t < n; t++) {
-                    float *at = s + t * PANEL_ROWS + (size_t)v * VL;
-                    vf term = vf_mul(vf_from_int(dot[t][v]), vf_set1(step[t * blocks + b]));
+                for (uint32_t i = 0; i < n; i++) {
+                    float *at = s + ((size_t)i * PANEL_VECTORS + v) * VL;
+                    vf term = vf_mul(vf_from_int(dot[i][v]), vf_set1(step[i * blocks + b]));
                     vf_store(at, vf_fma(scale, term, vf_load(at)));
                 }
             }
+            pairs += (size_t)n_pairs * PANEL_ROWS;
+            UNROLL
+            for (uint32_t i = 0; i < n; i++) in[i] += (size_t)n_pairs * 2;
         }
     }
-    if (biased) codes_biases(p, total, blocks, n_blocks, m, n);
+    if (biased) codes_biases(w, t, n);
 }
 
-/* Tokens group .. group + n - 1 against one chunk of a panel, in tiles. */
-INLINE void codes_tiles(const kernel_linear *a, const codes_panel *p, codes_sums *sums,
-                        uint32_t group, uint32_t n, uint32_t block, uint32_t n_blocks,
-                        const int subs, const bool biased)
+/* One chunk of a panel against its tokens, in tiles. */
+INLINE void codes_tiles(codes_work *w, const int subs, const bool biased)
 {
-    uint32_t t = group;
-    uint32_t end = group + n;
-    for (; end - t >= CODE_TOKENS; t += CODE_TOKENS) {
-        codes_tile(a, p, sums, group, t, block, n_blocks, CODE_TOKENS, subs, biased);
-    }
-    if (CODE_TOKENS > 4 && end - t >= 4) {
-        codes_tile(a, p, sums, group, t, block, n_blocks, 4, subs, biased);
+    uint32_t t = 0;
+    for (; w->n - t >= CODE_TOKENS; t += CODE_TOKENS) codes_tile(w, t, CODE_TOKENS, subs, biased);
+    if (CODE_TOKENS > 4 && w->n - t >= 4) {
+        codes_tile(w, t, 4, subs, biased);
         t += 4;
     }
-    if (end - t >= 2) {
-        codes_tile(a, p, sums, group, t, block, n_blocks, 2, subs, biased);
+    if (w->n - t >= 2) {
+        codes_tile(w, t, 2, subs, biased);
         t += 2;
     }
-    if (end > t) codes_tile(a, p, sums, group, t, block, n_blocks, 1, subs, biased);
+    if (w->n > t) codes_tile(w, t, 1, subs, biased);
 }
 
-typedef void codes_tiles_fn(const kernel_linear *a, const codes_panel *p, codes_sums *sums,
-                            uint32_t group, uint32_t n, uint32_t block, uint32_t n_blocks);
+typedef void codes_tiles_fn(codes_work *w);
 
-static void codes_tiles_plain(const kernel_linear *a, const codes_panel *p, codes_sums *sums,
-                              uint32_t group, uint32_t n, uint32_t block, uint32_t n_blocks)
+static void codes_tiles_plain(codes_work *w)
 {
-    codes_tiles(a, p, sums, group, n, block, n_blocks, 1, false);
+    codes_tiles(w, 1, false);
 }
 
-static void codes_tiles_biased(const kernel_linear *a, const codes_panel *p, codes_sums *sums,
-                               uint32_t group, uint32_t n, uint32_t block, uint32_t n_blocks)
+static void codes_tiles_biased(codes_work *w)
 {
-    codes_tiles(a, p, sums, group, n, block, n_blocks, 1, true);
+    codes_tiles(w, 1, true);
 }
 
-static void codes_tiles_halves(const kernel_linear *a, const codes_panel *p, codes_sums *sums,
-                               uint32_t group, uint32_t n, uint32_t block, uint32_t n_blocks)
+static void codes_tiles_halves(codes_work *w)
 {
-    codes_tiles(a, p, sums, group, n, block, n_blocks, 2, false);
+    codes_tiles(w, 2, false);
 }
 
 /* Block b of 4-bit codes, turned before it is unpacked: a quarter of the words to turn. */
@@ -399,39 +412,46 @@ INLINE void codes_unpack_panel(const codes_kind kind, const codes_rows *rows, ui
     }
 }
 
-/* Any number of tokens. */
-INLINE void codes_many(const codes_kind kind, const kernel_linear *a)
+/* A panel of rows from first on, all its chunks. */
+INLINE void codes_panel_rows(const codes_kind kind, uint32_t first, codes_work *w)
 {
     codes_tiles_fn *tiles = codes_subs(kind) == 2 ? codes_tiles_halves
                             : codes_biased(kind)  ? codes_tiles_biased
                                                   : codes_tiles_plain;
-    for (uint32_t group = 0; group < a->n_tokens; group += PANEL_TOKENS) {
-        uint32_t left = a->n_tokens - group;
-        uint32_t n = left < PANEL_TOKENS ? left : PANEL_TOKENS;
+    codes_rows rows[PANEL_VECTORS];
+    uint32_t n_vectors = w->a->end - first > VL ? PANEL_VECTORS : 1;
+    for (uint32_t v = 0; v < n_vectors; v++) {
+        rows[v] = codes_rows_at(w->a, first + v * VL, PANEL_ROWS);
+    }
+    memset(w->s, 0, (size_t)w->n * PANEL_ROWS * sizeof(float));
+    memset(w->m, 0, (size_t)w->n * PANEL_ROWS * sizeof(float));
+    for (w->block = 0; w->block < rows[0].n_blocks; w->block += CHUNK_BLOCKS) {
+        uint32_t left = rows[0].n_blocks - w->block;
+        w->n_blocks = left < CHUNK_BLOCKS ? left : CHUNK_BLOCKS;
+        for (uint32_t v = 0; v < PANEL_VECTORS; v++) {
+            const codes_rows *of = &rows[v < n_vectors ? v : 0];
+            codes_unpack_panel(kind, of, w->block, w->n_blocks, &w->panel, v);
+        }
+        tiles(w);
+    }
+    for (uint32_t t = 0; t < w->n; t++) {
+        for (size_t v = 0; v < n_vectors; v++) {
+            size_t at = ((size_t)t * PANEL_VECTORS + v) * VL;
+            codes_store(&rows[v], w->token + t, vf_load(w->s + at), vf_load(w->m + at));
+        }
+    }
+}
+
+/* Any number of tokens. */
+INLINE void codes_many(const codes_kind kind, const kernel_linear *a)
+{
+    codes_work w;
+    w.a = a;
+    for (w.token = 0; w.token < a->n_tokens; w.token += PANEL_TOKENS) {
+        uint32_t left = a->n_tokens - w.token;
+        w.n = left < PANEL_TOKENS ? left : PANEL_TOKENS;
         for (uint32_t first = a->first; first < a->end; first += PANEL_ROWS) {
-            codes_rows rows[PANEL_VECTORS];
-            codes_sums sums;
-            uint32_t n_vectors = a->end - first > VL ? PANEL_VECTORS : 1;
-            for (uint32_t v = 0; v < n_vectors; v++)
-                rows[v] = codes_rows_at(a, first + v * VL, PANEL_ROWS);
-            memset(sums.s, 0, (size_t)n * PANEL_ROWS * sizeof(float));
-            memset(sums.m, 0, (size_t)n * PANEL_ROWS * sizeof(float));
-            for (uint32_t block = 0; block < rows[0].n_blocks; block += CHUNK_BLOCKS) {
-                uint32_t blocks_left = rows[0].n_blocks - block;
-                uint32_t n_blocks = blocks_left < CHUNK_BLOCKS ? blocks_left : CHUNK_BLOCKS;
-                codes_panel p;
-                for (uint32_t v = 0; v < PANEL_VECTORS; v++) {
-                    const codes_rows *of = &rows[v < n_vectors ? v : 0];
-                    codes_unpack_panel(kind, of, block, n_blocks, &p, v);
-                }
-                tiles(a, &p, &sums, group, n, block, n_blocks);
-            }
-            for (uint32_t t = 0; t < n; t++) {
-                for (uint32_t v = 0; v < n_vectors; v++) {
-                    size_t at = (size_t)t * PANEL_ROWS + (size_t)v * VL;
-                    codes_store(&rows[v], group + t, vf_load(sums.s + at), vf_load(sums.m + at));
-                }
-            }
+            codes_panel_rows(kind, first, &w);
         }
     }
 }

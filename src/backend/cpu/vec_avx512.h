@@ -1,6 +1,6 @@
-/* simd_avx512.h - the words of simd_avx2.h for AVX-512 F, BW, DQ, VL with VNNI and BF16. */
-#ifndef BACKEND_CPU_SIMD_AVX512_H
-#define BACKEND_CPU_SIMD_AVX512_H
+/* vec_avx512.h - the words of vec_avx2.h for AVX-512 F, BW, DQ, VL with VNNI and BF16. */
+#ifndef BACKEND_CPU_VEC_AVX512_H
+#define BACKEND_CPU_VEC_AVX512_H
 
 #include <immintrin.h>
 #include <stddef.h>
@@ -163,7 +163,7 @@ INLINE vf vf_tree(const vf a[VL])
     vf quad[4];
     UNROLL
     for (int i = 0; i < 4; i++) {
-        const vf *p = a + 4 * i;
+        const vf *p = a + 4 * (size_t)i;
         vf x = _mm512_add_ps(_mm512_unpacklo_ps(p[0], p[1]), _mm512_unpackhi_ps(p[0], p[1]));
         vf y = _mm512_add_ps(_mm512_unpacklo_ps(p[2], p[3]), _mm512_unpackhi_ps(p[2], p[3]));
         __m512d xd = _mm512_castps_pd(x);
@@ -335,7 +335,7 @@ INLINE vi vi_tree(const vi a[VL])
     vi quad[4];
     UNROLL
     for (int i = 0; i < 4; i++) {
-        const vi *p = a + 4 * i;
+        const vi *p = a + 4 * (size_t)i;
         vi x = vi_add(_mm512_unpacklo_epi32(p[0], p[1]), _mm512_unpackhi_epi32(p[0], p[1]));
         vi y = vi_add(_mm512_unpacklo_epi32(p[2], p[3]), _mm512_unpackhi_epi32(p[2], p[3]));
         quad[i] = vi_add(_mm512_unpacklo_epi64(x, y), _mm512_unpackhi_epi64(x, y));
@@ -365,7 +365,7 @@ INLINE void v_transpose(const vi row[VL], vi column[VL])
     vi quad[VL]; /* [4 r + c]: rows 4 r .. 4 r + 3 of columns c, 4 + c, 8 + c, 12 + c */
     UNROLL
     for (int i = 0; i < 4; i++) {
-        const vi *p = row + 4 * i;
+        const vi *p = row + 4 * (size_t)i;
         vi a = _mm512_unpacklo_epi32(p[0], p[1]);
         vi b = _mm512_unpackhi_epi32(p[0], p[1]);
         vi c = _mm512_unpacklo_epi32(p[2], p[3]);

@@ -1,10 +1,10 @@
-/* simd_avx2.h - the vector words that the vec_*.h loops are written in, for AVX2, FMA and F16C.
+/* vec_avx2.h - the vector words that the vec_*.h loops are written in, for AVX2, FMA and F16C.
  *
- * simd_avx512.h defines the same words. vf: VL floats. vi: VL 32-bit integers. vw: one block of 32 16-bit
+ * vec_avx512.h defines the same words. vf: VL floats. vi: VL 32-bit integers. vw: one block of 32 16-bit
  * integers. All loads and stores take any alignment. Everything is static: the copy of an external inline that
  * the linker keeps may be one that this processor cannot run. */
-#ifndef BACKEND_CPU_SIMD_AVX2_H
-#define BACKEND_CPU_SIMD_AVX2_H
+#ifndef BACKEND_CPU_VEC_AVX2_H
+#define BACKEND_CPU_VEC_AVX2_H
 
 #include <immintrin.h>
 #include <stddef.h>
@@ -168,7 +168,7 @@ INLINE vf vf_tree(const vf a[VL])
     vf quad[2];
     UNROLL
     for (int i = 0; i < 2; i++) {
-        const vf *p = a + 4 * i;
+        const vf *p = a + 4 * (size_t)i;
         vf x = _mm256_add_ps(_mm256_unpacklo_ps(p[0], p[1]), _mm256_unpackhi_ps(p[0], p[1]));
         vf y = _mm256_add_ps(_mm256_unpacklo_ps(p[2], p[3]), _mm256_unpackhi_ps(p[2], p[3]));
         __m256d xd = _mm256_castps_pd(x);
@@ -343,7 +343,7 @@ INLINE vi vi_tree(const vi a[VL])
     vi quad[2];
     UNROLL
     for (int i = 0; i < 2; i++) {
-        const vi *p = a + 4 * i;
+        const vi *p = a + 4 * (size_t)i;
         vi x = vi_add(_mm256_unpacklo_epi32(p[0], p[1]), _mm256_unpackhi_epi32(p[0], p[1]));
         vi y = vi_add(_mm256_unpacklo_epi32(p[2], p[3]), _mm256_unpackhi_epi32(p[2], p[3]));
         quad[i] = vi_add(_mm256_unpacklo_epi64(x, y), _mm256_unpackhi_epi64(x, y));
@@ -373,7 +373,7 @@ INLINE void v_transpose(const vi row[8], vi column[8])
     vi quad[8];
     UNROLL
     for (int i = 0; i < 2; i++) {
-        const vi *p = row + 4 * i;
+        const vi *p = row + 4 * (size_t)i;
         vi a = _mm256_unpacklo_epi32(p[0], p[1]);
         vi b = _mm256_unpackhi_epi32(p[0], p[1]);
         vi c = _mm256_unpacklo_epi32(p[2], p[3]);
@@ -436,10 +436,10 @@ INLINE void v_transpose_8(const float *rows, float *columns)
     vi row[8];
     vi column[8];
     UNROLL
-    for (int i = 0; i < 8; i++) row[i] = vi_load(rows + 8 * i);
+    for (int i = 0; i < 8; i++) row[i] = vi_load(rows + 8 * (size_t)i);
     v_transpose(row, column);
     UNROLL
-    for (int i = 0; i < 8; i++) vi_store(columns + 8 * i, column[i]);
+    for (int i = 0; i < 8; i++) vi_store(columns + 8 * (size_t)i, column[i]);
 }
 
 /* ---- blocks of 32 columns */
