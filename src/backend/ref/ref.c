@@ -1,8 +1,9 @@
 /* ref.c - the reference backend.
  *
- * It runs the graph value by value, in one thread, as the formulas in graph.h stand there. Sums are double and
- * in ascending order; a value is rounded to f32 once, where it is stored. Attention visits exactly the visible
- * positions, without splits: other backends are compared with it within derived bounds. */
+ * It runs the graph value by value, in one thread, as the formulas in graph.h stand there. Sums are
+ * double and in ascending order; a value is rounded to f32 once, where it is stored. Attention
+ * visits exactly the visible positions, without splits: other backends are compared with it within
+ * derived bounds. */
 #include "backend/ref/ref.h"
 
 #include <math.h>
@@ -26,7 +27,6 @@ struct backend_plan {
     float *values;      /* [n_floats] */
     float *row;         /* [widest], one decoded weight row */
     float *norm_weight; /* [widest] */
-    float *x;           /* [widest], one rounded input row */
     double *o;          /* [widest], one head's attention output */
     size_t n_floats, widest, n_bytes;
 };
@@ -101,7 +101,6 @@ static void ref_plan_free(backend *b, backend_plan *plan)
     mem_free(a, plan->values, plan->n_floats * sizeof(float));
     mem_free(a, plan->row, plan->widest * sizeof(float));
     mem_free(a, plan->norm_weight, plan->widest * sizeof(float));
-    mem_free(a, plan->x, plan->widest * sizeof(float));
     mem_free(a, plan->o, plan->widest * sizeof(double));
     mem_free(a, plan, sizeof *plan);
 }
@@ -128,9 +127,8 @@ static weft_status ref_plan(backend *b, const graph *g, const backend_limits *li
         p->values = mem_alloc(a, p->n_floats * sizeof(float));
         p->row = mem_alloc(a, p->widest * sizeof(float));
         p->norm_weight = mem_alloc(a, p->widest * sizeof(float));
-        p->x = mem_alloc(a, p->widest * sizeof(float));
         p->o = mem_alloc(a, p->widest * sizeof(double));
-        bool all = p->slots && p->values && p->row && p->norm_weight && p->x && p->o;
+        bool all = p->slots && p->values && p->row && p->norm_weight && p->o;
         if (!all) status = err_set(err, WEFT_NOMEM, "out of memory for a plan");
     }
     p->n_bytes = p->n_floats * sizeof(float);
@@ -300,7 +298,8 @@ static void run_append(const run_state *r, const graph_value *v)
     }
 }
 
-/* One query against one head: y [v_dim]. The row buffer of the plan holds a decoded key or value. */
+/* One query against one head: y [v_dim]. The row buffer of the plan holds a decoded key or
+ * value. */
 static void attend_one(const run_state *r, const graph_value *v, const kv_view *view, uint32_t head,
                        const float *q, uint32_t position, float *y)
 {

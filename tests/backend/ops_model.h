@@ -1,0 +1,338 @@
+/* ops_model.h - small random models built by hand, and backends that run them over sequences: what
+ * test_ops.c is made of. Pages start as NaN in every type, so whatever reads beyond what was
+ * written shows. */
+#ifndef BACKEND_OPS_MODEL_H
+#define BACKEND_OPS_MODEL_H
+
+#include "backend/kernel_cases.h"
+#include "base/assert.h"
+#include "kv/config.h"
+#include "support/fault.h"
+#include "support/graph_oracle.h"
+
+enum {
+    MODEL_VALUES = 256,
+    MODEL_TENSORS = 128,
+    MODEL_STATES = 3,
+    MODEL_VOCAB = 37,
+    SEQ_MOST = 520,
+    ROWS_MOST = 8,
+    CHUNK_MOST = 520
+};
+
+/* ---- models ---- */
+
+typedef struct model {
+    graph g;
+    graph_value values[MODEL_VALUES];
+    tensor tensors[MODEL_TENSORS];
+    uint32_t n_tensors;
+    graph_rope ropes[2];
+    float inv_freq[2][64];
+    kv_layer layers[MODEL_STATES];
+    uint32_t n_layers;
+    bool plain_weights; /* f32 only */
+    bool norms;         /* of queries and keys, always */
+    uint32_t width, wide, n_heads, n_kv_heads, k_dim, v_dim;
+} model;
+
+/* lo .. hi */
+static inline uint32_t draw(uint32_t lo, uint32_t hi)
+{
+    return lo + case_bits() % (hi - lo + 1);
+}
+
+static inline graph_id model_tensor(model *m, const case_weight *c, uint32_t rows, uint32_t cols)
+{
+    if (m->n_tensors == MODEL_TENSORS) fail_msg("too many tensors");
+    m->tensors[m->n_tensors] = case_tensor(c, rows, cols);
+    return graph_weight(&m->g, m->n_tensors++);
+}
+
+/* A matrix in any encoding that such columns can have. */
+static inline graph_id model_matrix(model *m, uint32_t rows, uint32_t cols)
+{
+    const case_weight *c = &CASE_WEIGHTS[0];
+    for (uint32_t i = 0; i < 100 && !m->plain_weights; i++) {
+        c = &CASE_WEIGHTS[draw(0, N_CASE_WEIGHTS - 1)];
+        if (cols % case_columns(c) == 0) break;
+        c = &CASE_WEIGHTS[0];
+    }
+    return model_tensor(m, c, rows, cols);
+}
+
+/* A bias or norm weight in f32, f16 or bf16. */
+static inline graph_id model_vector(model *m, uint32_t cols)
+{
+    return model_tensor(m, &CASE_WEIGHTS[m->plain_weights ? 0 : draw(0, 2)], 1, cols);
+}
+
+static inline graph_id model_linear(model *m, graph_id x, uint32_t rows)
+{
+    graph_id w = model_matrix(m, rows, m->values[x].cols);
+    graph_id bias = draw(0, 1) == 0 ? model_vector(m, rows) : 0;
+    return graph_linear(&m->g, x, w, bias);
+}
+
+static inline graph_id model_norm(model *m, graph_id x, uint32_t group)
+{
+    return graph_rms_norm(&m->g, x, model_vector(m, group), 1e-5F, draw(0, 1) == 0 ? 0.0F : 1.0F);
+}
+
+/* Dims that differ from each other; code weights need columns in multiples of 32. */
+static inline void model_begin(model *m)
+{
+    static const uint32_t WIDTHS[] = {23, 32, 64, 96, 256};
+    static const uint32_t WIDES[] = {40, 41, 128, 160};
+    static const uint32_t RATIOS[] = {1, 4, 6, 8, 17};
+    memset(m, 0, sizeof *m);
+    graph_init(&m->g, m->values, MODEL_VALUES, m->tensors, MODEL_TENSORS);
+    m->width = WIDTHS[draw(0, 10) % COUNT_OF(WIDTHS)];
+    m->wide = WIDES[draw(0, COUNT_OF(WIDES) - 1)];
+    m->n_kv_heads = draw(1, 3);
+    m->n_heads = m->n_kv_heads * RATIOS[draw(0, 20) % COUNT_OF(RATIOS)];
+    m->k_dim = draw(4, 20);
+    m->v_dim = draw(1, 21);
+    if (draw(0, 1) == 0) m->k_dim = m->v_dim = 16;
+    for (uint32_t i = 0; i < 2; i++) {
+        uint32_t n_pairs = draw(0, 2) == 0 ? draw(1, m->k_dim / 2) : m->k_dim / 2;
+        for (uint32_t j = 0; j < n_pairs; j++) {
+            m->inv_freq[i][j] = (float)pow(1000.0, -(double)j / n_pairs);
+        }
+        m->ropes[i] = (graph_rope){m->inv_freq[i], n_pairs, i == 1, i == 0 ? 1.0F : 1.2F};
+    }
+    graph_set_ropes(&m->g, m->ropes, 2);
+}
+
+static inline graph_id model_embed(model *m)
+{
+    graph_id tokens = graph_tokens(&m->g);
+    return graph_embed(&m->g, tokens, model_matrix(m, MODEL_VOCAB, m->width));
+}
+
+/* Queries, keys and values of x, attention, and back to the width. */
+static inline graph_id model_attention(model *m, graph_id x, uint32_t window)
+{
+    graph *g = &m->g;
+    uint32_t state_i = m->n_layers;
+    m->layers[m->n_layers++] = (kv_layer){.layout = window != 0 ? KV_LAYOUT_WINDOW : KV_LAYOUT_FULL,
+                                          .n_heads = m->n_kv_heads,
+                                          .k_dim = m->k_dim,
+                                          .v_dim = m->v_dim,
+                                          .window = window};
+    graph_id q = model_linear(m, x, m->n_heads * m->k_dim);
+    graph_id k = model_linear(m, x, m->n_kv_heads * m->k_dim);
+    graph_id v = model_linear(m, x, m->n_kv_heads * m->v_dim);
+    if (draw(0, 1) == 0 || m->norms) {
+        q = model_norm(m, q, m->k_dim);
+        k = model_norm(m, k, m->k_dim);
+    }
+    uint32_t rope_i = draw(0, 1);
+    if (draw(0, 3) != 0) {
+        q = graph_rope_apply(g, q, m->k_dim, rope_i);
+        k = graph_rope_apply(g, k, m->k_dim, rope_i);
+    }
+    graph_id state = graph_kv_append(g, k, v, state_i, m->n_kv_heads);
+    float scale = (float)(0.2 / sqrt((double)m->k_dim));
+    graph_id o = graph_attend(g, q, state, m->n_heads, scale, draw(0, 1) == 0 ? 0.0F : 5.0F);
+    return model_linear(m, o, m->width);
+}
+
+static inline graph_id model_mlp(model *m, graph_id x, graph_act act)
+{
+    graph_id gate = model_linear(m, x, m->wide);
+    graph_id up = model_linear(m, x, m->wide);
+    graph_id h = graph_glu(&m->g, gate, up, act);
+    return model_linear(m, h, m->width);
+}
+
+/* Logits of the wanted tokens. */
+static inline void model_head(model *m, graph_id x)
+{
+    graph_id taken = graph_take(&m->g, x);
+    graph_finish(&m->g, model_linear(m, model_norm(m, taken, m->width), MODEL_VOCAB));
+}
+
+/* A residual stream of two layers, one of them with a window. */
+static inline void model_whole(model *m, uint32_t window)
+{
+    graph_id x = model_embed(m);
+    for (uint32_t l = 0; l < 2; l++) {
+        graph_id a = model_attention(m, model_norm(m, x, m->width), l == 1 ? window : 0);
+        x = graph_add(&m->g, x, draw(0, 1) == 0 ? model_norm(m, a, m->width) : a);
+        graph_id h = model_mlp(m, model_norm(m, x, m->width), (graph_act)draw(0, 2));
+        x = graph_add(&m->g, h, x);
+    }
+    model_head(m, x);
+}
+
+static inline void model_free(model *m)
+{
+    for (uint32_t i = 0; i < m->n_tensors; i++) case_tensor_free(&m->tensors[i]);
+}
+
+/* ---- a backend with a plan ---- */
+
+typedef struct setup {
+    const backend_api *api;
+    const char *isa;
+    weft_act act;
+    uint32_t n_threads, page_tokens;
+    const kv_codec *k, *v;
+    int fill; /* byte that fresh pages are filled with */
+} setup;
+
+typedef struct machine {
+    setup s;
+    const model *m;
+    fault_allocator memory;
+    backend *b;
+    backend_plan *plan;
+    arena arena;
+    kv_config config, other; /* other: with the codecs of either side exchanged */
+} machine;
+
+typedef struct sequence {
+    int32_t ids[SEQ_MOST];
+    uint32_t n, len;
+    const kv_config *config; /* borrowed from the machine */
+    unsigned char **pages;   /* [slots_total] */
+    float *logits;           /* [n, cols of the output] */
+} sequence;
+
+static inline void machine_open(machine *w, const model *m, setup s)
+{
+    weft_error err = {0};
+    memset(w, 0, sizeof *w);
+    w->s = s;
+    w->m = m;
+    fault_allocator_init(&w->memory, 0);
+    backend_config config = {.env = {.allocator = &w->memory.allocator, .io = io_system()},
+                             .isa = s.isa,
+                             .act = s.act,
+                             .n_threads = s.n_threads};
+    assert_ok(s.api->open(&config, &w->b, &err), &err);
+    assert_ok(s.api->supports(w->b, &m->g, &err), &err);
+    backend_limits limits = {.n_tokens = CHUNK_MOST + ROWS_MOST,
+                             .n_rows = ROWS_MOST,
+                             .n_outputs = CHUNK_MOST + ROWS_MOST,
+                             .context = SEQ_MOST};
+    assert_ok(s.api->plan(w->b, &m->g, &limits, &w->plan, &err), &err);
+    assert_true(s.api->plan_bytes(w->plan) > 0);
+    arena_init(&w->arena, &w->memory.allocator, 0);
+    kv_spec spec = {s.k, s.v};
+    kv_bounds bounds = {
+        .context = SEQ_MOST, .most_append = CHUNK_MOST, .page_tokens = s.page_tokens};
+    assert_ok(kv_config_init(&w->config, &w->arena, m->layers, m->n_layers, &spec, &bounds, &err),
+              &err);
+    spec = (kv_spec){s.v, s.k};
+    assert_ok(kv_config_init(&w->other, &w->arena, m->layers, m->n_layers, &spec, &bounds, &err),
+              &err);
+}
+
+static inline void machine_close(machine *w)
+{
+    w->s.api->plan_free(w->b, w->plan);
+    w->s.api->close(w->b);
+    arena_deinit(&w->arena);
+    fault_allocator_check(&w->memory);
+}
+
+static inline size_t page_bytes_of(const kv_config *c, uint32_t slot)
+{
+    uint32_t layer = 0;
+    while (slot >= c->n_slots[layer]) slot -= c->n_slots[layer++];
+    return c->geometries[layer].page_bytes;
+}
+
+static inline void sequence_open_with(machine *w, sequence *q, const kv_config *config,
+                                      const int32_t *ids, uint32_t n)
+{
+    memset(q, 0, sizeof *q);
+    q->config = config;
+    q->n = n;
+    memcpy(q->ids, ids, n * sizeof *ids);
+    q->pages = case_alloc(config->slots_total * sizeof *q->pages);
+    for (uint32_t i = 0; i < config->slots_total; i++) {
+        size_t size = page_bytes_of(config, i);
+        q->pages[i] = w->s.api->alloc(w->b, size);
+        assert_non_null(q->pages[i]);
+        memset(q->pages[i], w->s.fill, size);
+    }
+    uint32_t cols = w->m->values[w->m->g.output].cols;
+    q->logits = case_alloc((size_t)n * cols * sizeof(float));
+    memset(q->logits, 0x7f, (size_t)n * cols * sizeof(float));
+}
+
+static inline void sequence_open(machine *w, sequence *q, const int32_t *ids, uint32_t n)
+{
+    sequence_open_with(w, q, &w->config, ids, n);
+}
+
+static inline void sequence_close(machine *w, sequence *q)
+{
+    for (uint32_t i = 0; i < q->config->slots_total; i++) {
+        w->s.api->release(w->b, q->pages[i], page_bytes_of(q->config, i));
+    }
+    free(q->pages);
+    free(q->logits);
+}
+
+/* One row of a step: the next n tokens, of which the last n_wanted give logits. */
+typedef struct row {
+    sequence *q;
+    uint32_t n, n_wanted;
+} row;
+
+static inline void machine_step(machine *w, const row *rows, uint32_t n_rows)
+{
+    static int32_t ids[CHUNK_MOST + ROWS_MOST];
+    static uint32_t positions[CHUNK_MOST + ROWS_MOST];
+    static uint32_t outputs[CHUNK_MOST + ROWS_MOST];
+    uint32_t row_starts[ROWS_MOST + 1] = {0};
+    kv_view views[MODEL_STATES * ROWS_MOST];
+    backend_step step = {.n_rows = n_rows,
+                         .ids = ids,
+                         .positions = positions,
+                         .row_starts = row_starts,
+                         .outputs = outputs,
+                         .views = views};
+    for (uint32_t r = 0; r < n_rows; r++) {
+        const sequence *q = rows[r].q;
+        for (uint32_t i = 0; i < rows[r].n; i++) {
+            ids[step.n_tokens] = q->ids[q->len + i];
+            positions[step.n_tokens] = q->len + i;
+            if (i + rows[r].n_wanted >= rows[r].n) outputs[step.n_outputs++] = step.n_tokens;
+            step.n_tokens++;
+        }
+        row_starts[r + 1] = step.n_tokens;
+        unsigned char **pages = q->pages;
+        for (uint32_t l = 0; l < q->config->n_layers; l++) {
+            views[l * n_rows + r] = (kv_view){.geometry = &q->config->geometries[l],
+                                              .pages = pages,
+                                              .n_slots = q->config->n_slots[l],
+                                              .len = q->len};
+            pages += q->config->n_slots[l];
+        }
+    }
+    uint32_t cols = w->m->values[w->m->g.output].cols;
+    float *logits = case_alloc((size_t)step.n_outputs * cols * sizeof(float));
+    step.logits = logits;
+    weft_error err = {0};
+    w->memory.armed = true;
+    assert_ok(w->s.api->run(w->b, w->plan, &step, &err), &err);
+    assert_ok(w->s.api->wait(w->b, &err), &err);
+    w->memory.armed = false;
+    uint32_t at = 0;
+    for (uint32_t r = 0; r < n_rows; r++) {
+        sequence *q = rows[r].q;
+        uint32_t n = rows[r].n_wanted;
+        memcpy(q->logits + (size_t)(q->len + rows[r].n - n) * cols, logits + (size_t)at * cols,
+               (size_t)n * cols * sizeof(float));
+        at += n;
+        q->len += rows[r].n;
+    }
+    free(logits);
+}
+
+#endif

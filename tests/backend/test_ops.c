@@ -1,0 +1,901 @@
+/* test_ops.c - whole backends: every operation and every pattern that a backend may fuse, against
+ * bounds derived beside a computation in double (support/graph_oracle.h); and promise P1, bit for
+ * bit. */
+#include "backend/ops_model.h"
+
+#include "backend/cpu/cpu.h"
+#include "backend/ref/ref.h"
+#include "support/fault_backend.h"
+
+/* Sanitizers make all this some ten times slower; they look for other faults than wrong numbers. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { PATTERN_ROUNDS = 4, SHORT_ROUNDS = 4, LONG_ROUNDS = 1 };
+#else
+enum { PATTERN_ROUNDS = 12, SHORT_ROUNDS = 12, LONG_ROUNDS = 3 };
+#endif
+
+/* ---- patterns: each builds a model whose output is the logits ---- */
+
+static void pattern_plain(model *m)
+{
+    graph_finish(&m->g, model_linear(m, graph_take(&m->g, model_embed(m)), MODEL_VOCAB));
+}
+
+static void pattern_take_is_output(model *m)
+{
+    graph_finish(&m->g, graph_take(&m->g, model_embed(m)));
+}
+
+/* Norms whose input is read again, and in place; of the whole width and of groups. */
+static void pattern_norms(model *m)
+{
+    graph *g = &m->g;
+    m->width = 96;
+    graph_id x = model_embed(m);
+    graph_id a = model_norm(m, x, 96);
+    graph_id b = model_norm(m, model_linear(m, a, 96), 24);
+    graph_id c = model_norm(m, model_norm(m, b, 96), 32);
+    x = graph_add(g, c, x);
+    graph_finish(g, model_norm(m, graph_take(g, x), 96));
+}
+
+/* Elementwise operations alone and in chains; inputs that die, that live on, and that are one. */
+static void pattern_elementwise(model *m)
+{
+    graph *g = &m->g;
+    graph_id x = model_embed(m);
+    graph_id a = graph_scale(g, x, 1.75F);
+    graph_id b = graph_add(g, a, a);
+    graph_id c = graph_add(g, x, b);
+    graph_id d = graph_softcap(g, c, 3.0F);
+    graph_id e = graph_scale(g, d, -0.3F);
+    graph_id f = graph_add(g, e, c);
+    graph_id h = graph_glu(g, f, e, GRAPH_GELU_ERF);
+    graph_id t = graph_take(g, graph_add(g, h, f));
+    graph_finish(g, graph_scale(g, graph_softcap(g, t, 2.5F), 4.0F));
+}
+
+/* Gate and up fused with their activation; the same the wrong way round, or read again, which must
+ * not be. */
+static void pattern_glu(model *m)
+{
+    graph *g = &m->g;
+    graph_id x = model_embed(m);
+    graph_id y = x;
+    for (uint32_t act = 0; act < 3; act++) {
+        y = graph_add(g, y, model_mlp(m, model_norm(m, x, m->width), (graph_act)act));
+    }
+    graph_id up = model_linear(m, x, m->wide);
+    graph_id gate = model_linear(m, x, m->wide);
+    graph_id h = graph_glu(g, gate, up, GRAPH_SILU);
+    graph_id gate2 = model_linear(m, x, m->wide);
+    graph_id up2 = model_linear(m, x, m->wide);
+    graph_id h2 = graph_add(g, graph_glu(g, gate2, up2, GRAPH_GELU_TANH), gate2);
+    graph_id h3 = model_linear(m, x, m->wide);
+    h3 = graph_glu(g, h3, h3, GRAPH_SILU);
+    h = graph_take(g, graph_add(g, graph_add(g, h, h2), h3));
+    y = graph_take(g, y);
+    graph_finish(g, graph_add(g, model_linear(m, y, MODEL_VOCAB), model_linear(m, h, MODEL_VOCAB)));
+}
+
+static void pattern_glu_is_output(model *m)
+{
+    graph *g = &m->g;
+    graph_id t = graph_take(g, model_embed(m));
+    graph_id gate = model_linear(m, t, m->wide);
+    graph_id up = model_linear(m, t, m->wide);
+    graph_finish(g, graph_glu(g, gate, up, GRAPH_SILU));
+}
+
+/* Residuals added on either side of a linear layer; both sides linear, of one input and of two; one
+ * read twice. */
+static void pattern_linear_add(model *m)
+{
+    graph *g = &m->g;
+    graph_id x = model_embed(m);
+    graph_id a = graph_add(g, x, model_linear(m, x, m->width));
+    graph_id b = graph_add(g, model_linear(m, graph_scale(g, x, 0.5F), m->width), x);
+    graph_id l1 = model_linear(m, a, m->width);
+    graph_id l2 = model_linear(m, a, m->width);
+    graph_id c = graph_add(g, l1, l2);
+    graph_id l3 = model_linear(m, b, m->width);
+    graph_id d = graph_add(g, model_linear(m, graph_scale(g, x, -1.0F), m->width), l3);
+    graph_id e = model_linear(m, graph_scale(g, x, 0.3F), m->width);
+    e = graph_add(g, e, e);
+    graph_id l4 = model_linear(m, graph_scale(g, x, 0.7F), m->width);
+    graph_id f = graph_add(g, graph_add(g, l4, c), graph_scale(g, l4, 0.5F));
+    graph_id t = graph_take(g, graph_add(g, graph_add(g, d, e), f));
+    graph_finish(g, graph_add(g, model_linear(m, t, m->width), t));
+}
+
+/* More layers of one input than a phase takes. */
+static void pattern_many_linears(model *m)
+{
+    graph *g = &m->g;
+    m->plain_weights = true;
+    graph_id x = model_embed(m);
+    graph_id y[20];
+    for (uint32_t i = 0; i < 20; i++) y[i] = model_linear(m, x, m->width);
+    graph_id sum = x;
+    for (uint32_t i = 0; i < 20; i++) sum = graph_add(g, sum, y[i]);
+    graph_finish(g, model_linear(m, graph_take(g, sum), MODEL_VOCAB));
+}
+
+static void pattern_attention(model *m)
+{
+    graph_id x = model_embed(m);
+    x = graph_add(&m->g, x, model_attention(m, x, 0));
+    graph_finish(&m->g, model_linear(m, graph_take(&m->g, x), MODEL_VOCAB));
+}
+
+static void pattern_window(model *m)
+{
+    graph_id x = model_embed(m);
+    x = graph_add(&m->g, x, model_attention(m, x, draw(1, 40)));
+    graph_finish(&m->g, model_linear(m, graph_take(&m->g, x), MODEL_VOCAB));
+}
+
+/* Two states in one graph. */
+static void pattern_two_states(model *m)
+{
+    graph *g = &m->g;
+    m->norms = true;
+    graph_id x = model_embed(m);
+    graph_id a = model_attention(m, model_norm(m, x, m->width), draw(1, 20));
+    graph_id b = model_attention(m, model_norm(m, x, m->width), 0);
+    x = graph_add(g, graph_add(g, x, a), b);
+    graph_finish(g, model_linear(m, graph_take(g, x), MODEL_VOCAB));
+}
+
+/* The second half of a layer, and the head. */
+static void pattern_mlp_and_head(model *m)
+{
+    graph_id x = model_embed(m);
+    graph_id h = model_mlp(m, model_norm(m, x, m->width), (graph_act)draw(0, 2));
+    model_head(m, graph_add(&m->g, h, x));
+}
+
+/* most: how wide the bounds may be on average, as a part of the values, with inputs in f32. Wider
+ * ones would prove little; those of attention are wide where keys are rounded to 16 bits. f32: no
+ * such roundings at all, or the bounds of a deep model would be wider than its values. */
+static const struct {
+    const char *name;
+    void (*build)(model *m);
+    double most;
+    bool f32;
+} PATTERNS[] = {
+    {"plain", pattern_plain, 0.01, false},
+    {"take is output", pattern_take_is_output, 0.01, false},
+    {"norms", pattern_norms, 0.01, false},
+    {"elementwise", pattern_elementwise, 0.01, false},
+    {"glu", pattern_glu, 0.01, false},
+    {"glu is output", pattern_glu_is_output, 0.01, false},
+    {"linear and add", pattern_linear_add, 0.01, false},
+    {"many linears", pattern_many_linears, 0.01, false},
+    {"attention", pattern_attention, 0.2, false},
+    {"window", pattern_window, 0.2, false},
+    {"two states", pattern_two_states, 0.1, true},
+    {"mlp and head", pattern_mlp_and_head, 0.1, true},
+};
+
+/* ---- running them ---- */
+
+enum { N_SEQS = 3 };
+
+typedef struct texts {
+    int32_t ids[N_SEQS][SEQ_MOST];
+    uint32_t n[N_SEQS];
+} texts;
+
+static void fill_texts(texts *t, uint32_t most)
+{
+    for (uint32_t i = 0; i < N_SEQS; i++) {
+        t->n[i] = draw(1, most);
+        for (uint32_t k = 0; k < SEQ_MOST; k++) t->ids[i][k] = (int32_t)draw(0, MODEL_VOCAB - 1);
+    }
+}
+
+/* Every sequence by itself and at once. */
+static void run_alone(machine *w, sequence *q, const texts *t)
+{
+    for (uint32_t i = 0; i < N_SEQS; i++) {
+        sequence_open(w, &q[i], t->ids[i], t->n[i]);
+        machine_step(w, &(row){&q[i], t->n[i], t->n[i]}, 1);
+    }
+}
+
+/* All together, in pieces of random sizes and in random company. */
+static void run_together(machine *w, sequence *q, const texts *t, uint32_t chunk)
+{
+    for (uint32_t i = 0; i < N_SEQS; i++) sequence_open(w, &q[i], t->ids[i], t->n[i]);
+    for (;;) {
+        row rows[N_SEQS];
+        uint32_t n_rows = 0;
+        uint32_t n_left = 0;
+        uint32_t budget = CHUNK_MOST;
+        for (uint32_t k = 0; k < N_SEQS; k++) {
+            sequence *s = &q[k];
+            uint32_t left = s->n - s->len;
+            n_left += left;
+            if (left == 0 || draw(0, 3) == 0) continue;
+            uint32_t n = draw(1, chunk);
+            if (n > left) n = left;
+            if (n > budget) continue;
+            budget -= n;
+            rows[n_rows++] = (row){s, n, n};
+        }
+        if (n_left == 0) return;
+        if (n_rows > 0) machine_step(w, rows, n_rows);
+    }
+}
+
+static void close_all(machine *w, sequence *q)
+{
+    for (uint32_t i = 0; i < N_SEQS; i++) sequence_close(w, &q[i]);
+    machine_close(w);
+}
+
+static const char *now_pattern;
+
+/* Where bounds say little they would prove little: how wide they are, all in all, for each
+ * weft_act. Roundings of inputs to bf16 make them grow with each linear layer that follows another.
+ */
+static double sum_bound[2], sum_value[2];
+
+static void check_bounds(const machine *w, const sequence *q, const graph_oracle *o)
+{
+    graph_id out = w->m->g.output;
+    uint32_t cols = w->m->values[out].cols;
+    for (size_t i = 0; i < (size_t)q->n * cols; i++) {
+        double off = fabs((double)q->logits[i] - o->x[out][i]);
+        double bound = o->e[out][i] + 2 * 0x1p-24 * fabs(o->x[out][i]) + 1e-30;
+        if (!(off <= bound)) {
+            fail_msg("%s %s, %s: token %zu, output %zu is %.9g, expected %.9g: off by %.3g, %.3g "
+                     "allowed",
+                     w->s.api->name, w->s.isa == NULL ? "" : w->s.isa, now_pattern, i / cols,
+                     i % cols, (double)q->logits[i], o->x[out][i], off, bound);
+        }
+        sum_bound[w->s.act] += bound;
+        sum_value[w->s.act] += fabs(o->x[out][i]);
+    }
+}
+
+static setup random_setup(const backend_api *api, const char *isa)
+{
+    static const uint32_t PAGES[] = {16, 64, 256};
+    size_t n;
+    const kv_codec *codecs = kv_codec_table(&n);
+    return (setup){.api = api,
+                   .isa = isa,
+                   .act = draw(0, 1) == 0 ? WEFT_ACT_F32 : WEFT_ACT_BF16,
+                   .n_threads = draw(1, 3),
+                   .page_tokens = PAGES[draw(0, 2)],
+                   .k = &codecs[draw(0, (uint32_t)n - 1)],
+                   .v = &codecs[draw(0, (uint32_t)n - 1)],
+                   .fill = 0xff};
+}
+
+/* One model: ref, and cpu with each instruction set, within the bounds. */
+static void check_pattern(size_t k, uint32_t most_tokens, bool seen[GRAPH_N_OPS])
+{
+    static model m;
+    static texts t;
+    static sequence q[N_SEQS];
+    weft_error err = {0};
+    now_pattern = PATTERNS[k].name;
+    model_begin(&m);
+    PATTERNS[k].build(&m);
+    assert_ok(graph_status(&m.g, &err), &err);
+    for (graph_id id = 0; id < m.g.n_values; id++) seen[m.values[id].op] = true;
+    fill_texts(&t, most_tokens);
+    setup s = random_setup(&BACKEND_REF, NULL);
+    if (PATTERNS[k].f32) {
+        s.act = WEFT_ACT_F32;
+        s.k = s.v = kv_codec_by_name("f32", 3);
+    }
+    size_t n_isas;
+    const cpu_isa *isas = cpu_isa_table(&n_isas);
+    graph_oracle oracle[N_SEQS];
+    for (size_t i = 0; i <= n_isas; i++) {
+        machine w;
+        if (i > 0 && !isas[i - 1].available()) continue;
+        if (i > 0) {
+            s.api = &BACKEND_CPU;
+            s.isa = isas[i - 1].name;
+        }
+        machine_open(&w, &m, s);
+        run_together(&w, q, &t, most_tokens);
+        for (uint32_t j = 0; j < N_SEQS; j++) {
+            if (i == 0) {
+                graph_oracle_run(&oracle[j], &m.g, w.config.geometries, s.act, t.ids[j], t.n[j]);
+            }
+            check_bounds(&w, &q[j], &oracle[j]);
+        }
+        if (i > 0) assert_string_equal(w.s.api->isa(w.b), s.isa);
+        /* The geometries that the oracle borrowed go with the first machine; it needs them no more.
+         */
+        close_all(&w, q);
+    }
+    for (uint32_t j = 0; j < N_SEQS; j++) graph_oracle_free(&oracle[j]);
+    model_free(&m);
+}
+
+static void test_every_pattern_within_bounds(void **state)
+{
+    (void)state;
+    bool seen[GRAPH_N_OPS] = {false};
+    for (size_t k = 0; k < COUNT_OF(PATTERNS); k++) {
+        for (uint64_t round = 0; round < PATTERN_ROUNDS; round++) {
+            case_seed = 1000 * k + round;
+            check_pattern(k, 24, seen);
+        }
+        double ratio[2];
+        for (int act = 0; act < 2; act++) {
+            ratio[act] = sum_value[act] > 0.0 ? sum_bound[act] / sum_value[act] : 0.0;
+            sum_bound[act] = sum_value[act] = 0.0;
+        }
+        print_message("%-16s bounds are %.2g of the values, with inputs in bf16 %.2g\n",
+                      PATTERNS[k].name, ratio[WEFT_ACT_F32], ratio[WEFT_ACT_BF16]);
+        assert_true(ratio[WEFT_ACT_F32] < PATTERNS[k].most);
+    }
+    for (uint32_t op = 0; op < GRAPH_N_OPS; op++) {
+        if (!seen[op]) fail_msg("operation %s is in no pattern", graph_op_name((graph_op)op));
+    }
+}
+
+/* Sequences that reach over the splits of attention. */
+static void test_long_sequences_within_bounds(void **state)
+{
+    (void)state;
+    bool seen[GRAPH_N_OPS] = {false};
+    for (uint64_t round = 0; round < LONG_ROUNDS; round++) {
+        case_seed = 77 + round;
+        for (size_t k = 0; k < COUNT_OF(PATTERNS); k++) {
+            if (PATTERNS[k].build == pattern_attention || PATTERNS[k].build == pattern_window) {
+                check_pattern(k, SEQ_MOST, seen);
+            }
+        }
+    }
+}
+
+/* ---- P1: the same bits, alone or in any company ---- */
+
+static void check_same(const machine *w, const sequence *q, const sequence *base, const char *what)
+{
+    uint32_t cols = w->m->values[w->m->g.output].cols;
+    for (uint32_t i = 0; i < N_SEQS; i++) {
+        for (size_t k = 0; k < (size_t)q[i].n * cols; k++) {
+            if (fp_to_bits(q[i].logits[k]) == fp_to_bits(base[i].logits[k])) continue;
+            fail_msg("%s, %s, sequence %u of %u tokens, token %zu, output %zu: %.9g, alone %.9g",
+                     w->s.isa == NULL ? "ref" : w->s.isa, what, i, q[i].n, k / cols, k % cols,
+                     (double)q[i].logits[k], (double)base[i].logits[k]);
+        }
+    }
+}
+
+/* KV-3, KV-7, KV-45. */
+static void check_p1(const model *m, setup s, const texts *t)
+{
+    static const uint32_t PAGES[] = {16, 64, 256};
+    static const uint32_t CHUNKS[] = {1, 3, 64, CHUNK_MOST};
+    static sequence base[N_SEQS];
+    static sequence q[N_SEQS];
+    machine alone;
+    s.n_threads = 1;
+    machine_open(&alone, m, s);
+    run_alone(&alone, base, t);
+    for (uint32_t threads = 1; threads <= 3; threads++) {
+        for (uint32_t p = 0; p < 3; p++) {
+            machine w;
+            char what[80];
+            uint32_t chunk = CHUNKS[(threads + p) % COUNT_OF(CHUNKS)];
+            if (chunk < 64 && t->n[0] > 200) chunk = 100;
+            s.n_threads = threads;
+            s.page_tokens = PAGES[p];
+            snprintf(what, sizeof what, "%u threads, pages of %u, chunks of up to %u", threads,
+                     PAGES[p], chunk);
+            machine_open(&w, m, s);
+            run_together(&w, q, t, chunk);
+            check_same(&w, q, base, what);
+            close_all(&w, q);
+        }
+    }
+    close_all(&alone, base);
+}
+
+static void each_isa(void (*check)(const model *m, setup s, const texts *t), const model *m,
+                     const texts *t)
+{
+    size_t n_isas;
+    const cpu_isa *isas = cpu_isa_table(&n_isas);
+    for (size_t i = 0; i < n_isas; i++) {
+        if (isas[i].available()) check(m, random_setup(&BACKEND_CPU, isas[i].name), t);
+    }
+}
+
+static void test_p1_short(void **state)
+{
+    (void)state;
+    static model m;
+    static texts t;
+    for (uint64_t round = 0; round < SHORT_ROUNDS; round++) {
+        case_seed = 5000 + round;
+        model_begin(&m);
+        model_whole(&m, draw(1, 20));
+        fill_texts(&t, 30);
+        each_isa(check_p1, &m, &t);
+        check_p1(&m, random_setup(&BACKEND_REF, NULL), &t);
+        model_free(&m);
+    }
+}
+
+/* Lengths on both sides of a split. */
+static void test_p1_across_splits(void **state)
+{
+    (void)state;
+    static const uint32_t LENGTHS[3][N_SEQS] = {{255, 511, 1}, {256, 512, 257}, {513, 300, 2}};
+    static model m;
+    static texts t;
+    for (uint64_t round = 0; round < LONG_ROUNDS; round++) {
+        case_seed = 6000 + round;
+        model_begin(&m);
+        m.width = 32;
+        m.n_kv_heads = 1 + (uint32_t)round % 2;
+        m.n_heads = m.n_kv_heads * (round == 0 ? 1 : round == 1 ? 6 : 4);
+        model_whole(&m, 100);
+        fill_texts(&t, 1);
+        memcpy(t.n, LENGTHS[round], sizeof t.n);
+        each_isa(check_p1, &m, &t);
+        model_free(&m);
+    }
+}
+
+/* Decoding a token at a time over a long past, where few tasks are shared by splits. */
+static void check_decode(const model *m, setup s, const texts *t)
+{
+    static sequence base[N_SEQS];
+    static sequence q[N_SEQS];
+    machine alone;
+    machine w;
+    s.n_threads = 1;
+    machine_open(&alone, m, s);
+    run_alone(&alone, base, t);
+    for (uint32_t threads = 1; threads <= 3; threads++) {
+        s.n_threads = threads;
+        machine_open(&w, m, s);
+        for (uint32_t i = 0; i < N_SEQS; i++) {
+            sequence_open(&w, &q[i], t->ids[i], t->n[i]);
+            machine_step(&w, &(row){&q[i], t->n[i] - 4, t->n[i] - 4}, 1);
+        }
+        for (uint32_t k = 0; k < 4; k++) {
+            row rows[N_SEQS];
+            for (uint32_t i = 0; i < N_SEQS; i++) rows[i] = (row){&q[i], 1, 1};
+            /* Alone, and together. */
+            for (uint32_t i = 0; i < N_SEQS && k % 2 == 0; i++) machine_step(&w, &rows[i], 1);
+            if (k % 2 == 1) machine_step(&w, rows, N_SEQS);
+        }
+        check_same(&w, q, base, "decoding");
+        close_all(&w, q);
+    }
+    close_all(&alone, base);
+}
+
+static void test_p1_decode(void **state)
+{
+    (void)state;
+    static model m;
+    static texts t;
+    for (uint64_t round = 0; round < LONG_ROUNDS; round++) {
+        case_seed = 7000 + round;
+        model_begin(&m);
+        m.width = 32;
+        m.n_kv_heads = 1;
+        m.n_heads = round == 0 ? 1 : 8;
+        model_whole(&m, 300);
+        fill_texts(&t, 1);
+        memcpy(t.n, (const uint32_t[]){515, 258, 7}, sizeof t.n);
+        each_isa(check_decode, &m, &t);
+        model_free(&m);
+    }
+}
+
+/* KV-5: what lies in pages beyond what was written, NaN or not, changes no bit. */
+static void check_kv5(const model *m, setup s, const texts *t)
+{
+    static const int FILLS[] = {0x00, 0xff, 0x7f, 0xa5};
+    static sequence base[N_SEQS];
+    static sequence q[N_SEQS];
+    machine alone;
+    s.fill = 0;
+    machine_open(&alone, m, s);
+    run_alone(&alone, base, t);
+    for (size_t i = 0; i < COUNT_OF(FILLS); i++) {
+        machine w;
+        s.fill = FILLS[i];
+        machine_open(&w, m, s);
+        run_together(&w, q, t, 9);
+        check_same(&w, q, base, "garbage in pages");
+        close_all(&w, q);
+    }
+    close_all(&alone, base);
+}
+
+static void test_kv5_garbage_is_not_seen(void **state)
+{
+    (void)state;
+    static model m;
+    static texts t;
+    for (uint64_t round = 0; round < SHORT_ROUNDS / 2; round++) {
+        case_seed = 8000 + round;
+        model_begin(&m);
+        model_whole(&m, draw(1, 20));
+        fill_texts(&t, 40);
+        each_isa(check_kv5, &m, &t);
+        model_free(&m);
+    }
+}
+
+/* KV-8: rows of one step with different codecs, each as it is alone. */
+static void check_kv8(const model *m, setup s, const texts *t)
+{
+    static sequence base[N_SEQS];
+    static sequence q[N_SEQS];
+    machine v;
+    machine w;
+    row rows[N_SEQS];
+    s.k = kv_codec_by_name("f16", 3);
+    s.v = kv_codec_by_name("f32", 3);
+    machine_open(&v, m, s);
+    machine_open(&w, m, s);
+    for (uint32_t i = 0; i < N_SEQS; i++) {
+        sequence_open_with(&v, &base[i], i == 1 ? &v.other : &v.config, t->ids[i], t->n[i]);
+        machine_step(&v, &(row){&base[i], t->n[i], t->n[i]}, 1);
+        sequence_open_with(&w, &q[i], i == 1 ? &w.other : &w.config, t->ids[i], t->n[i]);
+        rows[i] = (row){&q[i], t->n[i], t->n[i]};
+    }
+    machine_step(&w, rows, N_SEQS);
+    check_same(&w, q, base, "codecs of all kinds");
+    close_all(&v, base);
+    close_all(&w, q);
+}
+
+static void test_kv8_codecs_of_rows_may_differ(void **state)
+{
+    (void)state;
+    static model m;
+    static texts t;
+    for (uint64_t round = 0; round < SHORT_ROUNDS / 2; round++) {
+        case_seed = 8500 + round;
+        model_begin(&m);
+        model_whole(&m, draw(1, 20));
+        fill_texts(&t, 40);
+        each_isa(check_kv8, &m, &t);
+        check_kv8(&m, random_setup(&BACKEND_REF, NULL), &t);
+        model_free(&m);
+    }
+}
+
+/* Logits of one sequence. */
+static bool is_nan_row(const float *logits, uint32_t cols)
+{
+    for (uint32_t k = 0; k < cols; k++) {
+        if (!isnan(logits[k])) return false;
+    }
+    return true;
+}
+
+/* The last token of the vocabulary has NaN for an embedding. */
+static void check_nan(const model *m, setup s, const texts *t)
+{
+    static sequence base[N_SEQS];
+    static sequence q[N_SEQS];
+    static texts clean;
+    static texts spoilt;
+    uint32_t cols = m->values[m->g.output].cols;
+    machine v;
+    machine w;
+    clean = *t;
+    for (uint32_t i = 0; i < N_SEQS; i++) {
+        for (uint32_t k = 0; k < SEQ_MOST; k++) clean.ids[i][k] %= MODEL_VOCAB - 1;
+    }
+    spoilt = clean;
+    uint32_t at = t->n[1] / 2;
+    spoilt.ids[1][at] = MODEL_VOCAB - 1;
+    machine_open(&v, m, s);
+    run_alone(&v, base, &clean);
+    machine_open(&w, m, s);
+    run_together(&w, q, &spoilt, 8);
+    for (uint32_t i = 0; i < N_SEQS; i++) {
+        uint32_t n_same = i == 1 ? at : t->n[i];
+        assert_memory_equal(q[i].logits, base[i].logits, (size_t)n_same * cols * sizeof(float));
+    }
+    for (uint32_t k = at; k < t->n[1]; k++) {
+        if (!is_nan_row(q[1].logits + (size_t)k * cols, cols)) {
+            fail_msg("%s: token %u of a sequence with a NaN at %u has numbers",
+                     s.isa == NULL ? "ref" : s.isa, k, at);
+        }
+    }
+    close_all(&v, base);
+    close_all(&w, q);
+}
+
+/* NaN in one token: its own sequence is NaN from there on, and no bit of anything else changes. */
+static void test_nan_stays_in_its_row(void **state)
+{
+    (void)state;
+    static model m;
+    static texts t;
+    for (uint64_t round = 0; round < SHORT_ROUNDS / 2; round++) {
+        case_seed = 9000 + round;
+        model_begin(&m);
+        /* Full attention: whoever comes later sees the NaN. */
+        model_whole(&m, 0);
+        fill_texts(&t, 40);
+        t.n[1] = draw(2, 40);
+        tensor *embed = &m.tensors[0];
+        case_tensor_free(embed);
+        *embed = case_tensor(&CASE_WEIGHTS[0], MODEL_VOCAB, m.width);
+        uintptr_t plane = (uintptr_t)embed->planes[0];
+        memset((unsigned char *)plane + (MODEL_VOCAB - 1) * embed->row_bytes[0], 0xff,
+               (size_t)embed->row_bytes[0]);
+        each_isa(check_nan, &m, &t);
+        check_nan(&m, random_setup(&BACKEND_REF, NULL), &t);
+        model_free(&m);
+    }
+}
+
+/* ---- the contract besides numbers ---- */
+
+/* Logits of any subset are those of the whole, and a step may want none. */
+static void check_outputs(const model *m, setup s, const texts *t)
+{
+    static sequence base[N_SEQS];
+    static sequence q[N_SEQS];
+    machine v;
+    machine w;
+    uint32_t cols = m->values[m->g.output].cols;
+    machine_open(&v, m, s);
+    run_alone(&v, base, t);
+    machine_open(&w, m, s);
+    for (uint32_t i = 0; i < N_SEQS; i++) sequence_open(&w, &q[i], t->ids[i], t->n[i]);
+    row first[N_SEQS];
+    for (uint32_t i = 0; i < N_SEQS; i++) first[i] = (row){&q[i], t->n[i] / 2, 0};
+    machine_step(&w, first, N_SEQS);
+    row rest[N_SEQS];
+    for (uint32_t i = 0; i < N_SEQS; i++) rest[i] = (row){&q[i], t->n[i] - t->n[i] / 2, i};
+    machine_step(&w, rest, N_SEQS);
+    for (uint32_t i = 0; i < N_SEQS; i++) {
+        size_t at = (size_t)(t->n[i] - i) * cols;
+        assert_memory_equal(q[i].logits + at, base[i].logits + at, i * cols * sizeof(float));
+        for (size_t k = 0; k < at; k++) assert_int_equal(fp_to_bits(q[i].logits[k]), 0x7f7f7f7f);
+    }
+    close_all(&v, base);
+    close_all(&w, q);
+}
+
+static void test_subsets_of_outputs(void **state)
+{
+    (void)state;
+    static model m;
+    static texts t;
+    case_seed = 10000;
+    model_begin(&m);
+    model_whole(&m, 7);
+    fill_texts(&t, 30);
+    for (uint32_t i = 0; i < N_SEQS; i++) t.n[i] += 6;
+    each_isa(check_outputs, &m, &t);
+    check_outputs(&m, random_setup(&BACKEND_REF, NULL), &t);
+    model_free(&m);
+}
+
+/* Committed positions are read only: a step writes behind len, and there its own positions. */
+static void test_a_step_writes_its_positions_only(void **state)
+{
+    (void)state;
+    static model m;
+    static texts t;
+    static sequence q;
+    machine w;
+    case_seed = 11000;
+    model_begin(&m);
+    model_whole(&m, 9);
+    fill_texts(&t, 1);
+    setup s = random_setup(&BACKEND_CPU, NULL);
+    s.page_tokens = 16;
+    s.fill = 0x5a;
+    machine_open(&w, &m, s);
+    sequence_open(&w, &q, t.ids[0], 20);
+    machine_step(&w, &(row){&q, 10, 1}, 1);
+    const kv_geometry *g = &w.config.geometries[0];
+    kv_view view = {.geometry = g, .pages = q.pages, .n_slots = w.config.n_slots[0], .len = 10};
+    unsigned char *page = q.pages[0];
+    unsigned char *before = case_alloc(g->page_bytes);
+    memcpy(before, page, g->page_bytes);
+    machine_step(&w, &(row){&q, 3, 1}, 1);
+    for (uint32_t h = 0; h < g->n_heads; h++) {
+        for (uint32_t p = 10; p < 13; p++) {
+            size_t k = (size_t)(kv_key(&view, h, p) - page);
+            size_t v = (size_t)(kv_value(&view, h, p) - page);
+            memcpy(before + k, page + k, g->k_row_bytes);
+            memcpy(before + v, page + v, g->v_row_bytes);
+        }
+    }
+    assert_memory_equal(before, page, g->page_bytes);
+    for (size_t i = 0; i < g->page_bytes; i++) assert_int_equal(q.pages[1][i], 0x5a);
+    free(before);
+    sequence_close(&w, &q);
+    machine_close(&w);
+    model_free(&m);
+}
+
+static weft_status open_and_plan(const env *world, void *user, weft_error *err)
+{
+    const setup *s = user;
+    static model m;
+    case_seed = 12000;
+    model_begin(&m);
+    model_whole(&m, 9);
+    backend *b = NULL;
+    backend_plan *plan = NULL;
+    backend_config config = {.env = *world, .isa = s->isa, .act = s->act, .n_threads = 2};
+    backend_limits limits = {.n_tokens = 50, .n_rows = 4, .n_outputs = 9, .context = 1000};
+    weft_status status = s->api->open(&config, &b, err);
+    if (status == WEFT_OK) status = s->api->plan(b, &m.g, &limits, &plan, err);
+    if (status == WEFT_OK) {
+        void *page = s->api->alloc(b, 4096);
+        if (page == NULL) status = err_set(err, WEFT_NOMEM, "out of memory for a page");
+        s->api->release(b, page, 4096);
+    } else {
+        assert_null(plan);
+    }
+    if (b != NULL) s->api->plan_free(b, plan);
+    s->api->close(b);
+    model_free(&m);
+    return status;
+}
+
+static void test_kv9_faults(void **state)
+{
+    (void)state;
+    setup ref = {.api = &BACKEND_REF};
+    setup cpu = {.api = &BACKEND_CPU};
+    assert_true(fault_sweep(open_and_plan, &ref) >= 8);
+    assert_true(fault_sweep(open_and_plan, &cpu) >= 6);
+}
+
+static void test_what_is_refused(void **state)
+{
+    (void)state;
+    static const backend_api *const APIS[] = {&BACKEND_CPU, &BACKEND_REF};
+    static model m;
+    const backend_api *found;
+    weft_error err = {0};
+    assert_ok(backend_find(NULL, &found, &err), &err);
+    assert_ptr_equal(found, &BACKEND_CPU);
+    assert_ok(backend_find("ref", &found, &err), &err);
+    assert_ptr_equal(found, &BACKEND_REF);
+    assert_status(WEFT_ARGUMENT, backend_find("gpu", &found, &err), &err);
+    assert_message(&err, "unknown backend 'gpu', expected cpu or ref");
+    assert_null(found);
+    for (size_t i = 0; i < COUNT_OF(APIS); i++) {
+        backend *b = (backend *)&m;
+        backend_config config = {
+            .env = {.allocator = mem_system(), .io = io_system()}, .isa = "mmx", .n_threads = 1};
+        err = (weft_error){0};
+        assert_status(WEFT_ARGUMENT, APIS[i]->open(&config, &b, &err), &err);
+        assert_message(&err, "mmx");
+        assert_null(b);
+        config.isa = NULL;
+        err = (weft_error){0};
+        assert_ok(APIS[i]->open(&config, &b, &err), &err);
+        case_seed = 13000;
+        model_begin(&m);
+        pattern_plain(&m);
+        m.tensors[0].name = "blk.0.strange";
+        const encoding *e = m.tensors[0].encoding;
+        m.tensors[0].encoding = NULL;
+        assert_status(WEFT_UNSUPPORTED, APIS[i]->supports(b, &m.g, &err), &err);
+        assert_message(&err, "tensor 'blk.0.strange' has no encoding");
+        m.tensors[0].encoding = e;
+        backend_plan *plan = (backend_plan *)&m;
+        backend_limits limits = {
+            .n_tokens = UINT32_MAX, .n_rows = 1, .n_outputs = UINT32_MAX, .context = UINT32_MAX};
+        fault_allocator small;
+        fault_allocator_init(&small, 0);
+        small.largest = 1 << 24;
+        APIS[i]->close(b);
+        config.env.allocator = &small.allocator;
+        assert_ok(APIS[i]->open(&config, &b, NULL), NULL);
+        err = (weft_error){0};
+        weft_status status = APIS[i]->plan(b, &m.g, &limits, &plan, &err);
+        assert_true(status == WEFT_NOMEM || status == WEFT_LIMIT);
+        assert_null(plan);
+        APIS[i]->close(b);
+        APIS[i]->close(NULL);
+        fault_allocator_check(&small);
+        model_free(&m);
+    }
+}
+
+static void test_measure_read(void **state)
+{
+    (void)state;
+    static const backend_api *const APIS[] = {&BACKEND_CPU, &BACKEND_REF};
+    enum { SIZE = 4 << 20 };
+    void *block = mem_alloc_zero(mem_system(), SIZE);
+    assert_non_null(block);
+    for (size_t i = 0; i < COUNT_OF(APIS); i++) {
+        backend *b;
+        backend_config config = {.env = {.allocator = mem_system(), .io = io_system()},
+                                 .n_threads = 2};
+        double speed = 0.0;
+        weft_error err = {0};
+        assert_ok(APIS[i]->open(&config, &b, &err), &err);
+        assert_ok(APIS[i]->measure_read(b, block, SIZE, &speed, &err), &err);
+        assert_true(speed > 1e6 && speed < 1e13);
+        APIS[i]->close(b);
+    }
+    mem_free(mem_system(), block, SIZE);
+}
+
+/* The backend that fails on demand: passes on, counts, fails once, leaves nothing. */
+static void test_fault_backend(void **state)
+{
+    (void)state;
+    static const weft_status STATUS[FAULT_N_CALLS] = {
+        [FAULT_OPEN] = WEFT_DEVICE,
+        [FAULT_SUPPORTS] = WEFT_UNSUPPORTED,
+        [FAULT_ALLOC] = WEFT_NOMEM,
+        [FAULT_PLAN] = WEFT_DEVICE,
+    };
+    env world = {.allocator = mem_system(), .io = io_system()};
+    setup s = {.api = &BACKEND_FAULT};
+    fault_backend_set(&BACKEND_CPU, FAULT_OPEN, 0);
+    weft_error err = {0};
+    assert_ok(open_and_plan(&world, &s, &err), &err);
+    assert_int_equal(fault_backend_count(FAULT_OPEN), 1);
+    assert_int_equal(fault_backend_count(FAULT_ALLOC), 1);
+    for (uint32_t call = 0; call < FAULT_RUN; call++) {
+        if (call == FAULT_SUPPORTS) continue;
+        fault_backend_set(&BACKEND_REF, (fault_call)call, 1);
+        err = (weft_error){0};
+        assert_status(STATUS[call], open_and_plan(&world, &s, &err), &err);
+        assert_true(fault_backend_hit());
+        assert_int_equal(fault_backend_live(), 0);
+    }
+    backend *b;
+    backend_config config = {.env = world, .n_threads = 1};
+    err = (weft_error){0};
+    assert_ok(BACKEND_REF.open(&config, &b, &err), &err);
+    fault_backend_set(&BACKEND_REF, FAULT_WAIT, 2);
+    b = fault_backend_wrap(&BACKEND_REF, b, &world);
+    assert_non_null(b);
+    err = (weft_error){0};
+    assert_ok(BACKEND_FAULT.wait(b, &err), &err);
+    assert_status(WEFT_DEVICE, BACKEND_FAULT.wait(b, &err), &err);
+    assert_message(&err, "injected failure of wait");
+    assert_int_equal(BACKEND_FAULT.wait(b, NULL), WEFT_OK);
+    BACKEND_FAULT.close(b);
+    assert_int_equal(fault_backend_live(), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_pattern_within_bounds),
+        cmocka_unit_test(test_long_sequences_within_bounds),
+        cmocka_unit_test(test_p1_short),
+        cmocka_unit_test(test_p1_across_splits),
+        cmocka_unit_test(test_p1_decode),
+        cmocka_unit_test(test_kv5_garbage_is_not_seen),
+        cmocka_unit_test(test_kv8_codecs_of_rows_may_differ),
+        cmocka_unit_test(test_nan_stays_in_its_row),
+        cmocka_unit_test(test_subsets_of_outputs),
+        cmocka_unit_test(test_a_step_writes_its_positions_only),
+        cmocka_unit_test(test_kv9_faults),
+        cmocka_unit_test(test_what_is_refused),
+        cmocka_unit_test(test_measure_read),
+        cmocka_unit_test(test_fault_backend),
+    };
+    return TEST_RUN("backend/ops", tests);
+}

@@ -1,0 +1,33 @@
+/* graph_oracle.h - what a graph computes for one sequence, in double, with a bound for each number
+ * of how far any backend may be off.
+ *
+ * The bound is carried from operation to operation. What it is made of, u = 2^-24:
+ *   - an error of an input goes through the operation's derivative;
+ *   - f32 arithmetic: the units of u that cpu_kernels.h allows each loop, of the sum of absolute
+ *     terms;
+ *   - roundings to 16 bits (linear inputs, keys, values): both ends of the input's interval are
+ *     rounded; usually they fall on one number, and the error ends there;
+ *   - 16-bit blocks: half a step where a number is below 2^-7 of its block's power of two;
+ *   - softmax: scores off by at most d change a weight by at most exp(2 d).
+ * It shares no code with a backend but the decoders of weights. */
+#ifndef SUPPORT_GRAPH_ORACLE_H
+#define SUPPORT_GRAPH_ORACLE_H
+
+#include "backend/backend.h"
+
+typedef struct graph_oracle {
+    const graph *g;
+    const kv_geometry *geometries; /* [n_states] */
+    weft_act act;
+    uint32_t n; /* tokens */
+    const int32_t *ids;
+    /* [n_values] of [n, cols]: values and bounds; rows of wanted tokens are all tokens. */
+    double **x, **e;
+} graph_oracle;
+
+/* Computes positions 0 .. n - 1. The graph, geometries and ids are borrowed. */
+void graph_oracle_run(graph_oracle *o, const graph *g, const kv_geometry *geometries, weft_act act,
+                      const int32_t *ids, uint32_t n);
+void graph_oracle_free(graph_oracle *o);
+
+#endif
