@@ -1,10 +1,10 @@
 /* kv_view.h - one sequence's state in one layer, as kernels see it. kv/ fills it, a backend reads
  * and appends.
  *
- * A page holds page_tokens consecutive positions: all key rows, head by head, then at v_offset all
- *   value rows: key of (head, position)   = page + (head * page_tokens + position % page_tokens) *
- *   k_row_bytes value of (head, position) = page + v_offset + (head * page_tokens + position %
- *   page_tokens) * v_row_bytes
+ * A page holds page_tokens = P consecutive positions: all key rows, head by head, then at v_offset
+ * all value rows:
+ *   key of (head, position)   = page + (head * P + position % P) * k_row_bytes
+ *   value of (head, position) = page + v_offset + (head * P + position % P) * v_row_bytes
  * Page j of the sequence lies in slot j % n_slots. */
 #ifndef BACKEND_KV_VIEW_H
 #define BACKEND_KV_VIEW_H

@@ -15,23 +15,23 @@
 #include "base/str.h"
 #include "tensor/tensor.h"
 
-/* enum, printed name, inputs it takes, how many of them must be given. weight      i0 tensor index
- *   [rows, cols] tokens                                                             ids of the step
- *   [TOKENS, 1] embed       tokens, weight [V, d]                                  [TOKENS, d]
- *   linear      x [n, in], weight [out, in], bias [out]                x W^T + b  [n, out] rms_norm
- *   x [n, d], weight [g]; i0 group width g, f0 epsilon,    x / sqrt(mean x^2 + eps) (w + f1) over
- *               f1 added to the weight                                 each run of g columns [n, d]
- *   rope        x [n, heads * D]; i0 D, i1 rope table                  rotated by the token's
- *   position add, scale  x, y; x with f0                                        elementwise glu
- *   gate, up [n, I]; i0 graph_act                          act(gate) * up kv_append   k [n, heads *
- *   Dk], v [n, heads * Dv]; i0 state index,  writes the rows of the step into their
- *               i1 heads                                               sequences' state; a token
- *   for attend attend      q [n, H * Dk], state; i0 H, f0 scale, f1 soft-cap      each token
- *   against its own sequence
- *                                                                      [n, H * Dv] take        x
- *   [TOKENS, d]                                          rows whose logits are wanted [OUTPUTS, d]
- *   softcap     x; f0 c                                                c tanh(x / c)
- */
+/* enum, printed name, inputs it takes, how many of them must be given.
+ *   weight      i0 tensor index; [rows, cols]
+ *   tokens      ids of the step; [TOKENS, 1]
+ *   embed       tokens, weight [V, d]; [TOKENS, d]
+ *   linear      x [n, in], weight [out, in], bias [out]: x W^T + b; [n, out]
+ *   rms_norm    x [n, d], weight [g]; i0 group width g, f0 epsilon, f1 added to the weight:
+ *               x / sqrt(mean x^2 + eps) (w + f1) over each run of g columns; [n, d]
+ *   rope        x [n, heads * D]; i0 D, i1 rope table: rotated by the token's position
+ *   add, scale  x, y; x with f0: elementwise
+ *   glu         gate, up [n, I]; i0 graph_act: act(gate) * up
+ *   kv_append   k [n, heads * Dk], v [n, heads * Dv]; i0 state index, i1 heads: writes the rows of
+ *               the step into their sequences' state; a token for attend
+ *   attend      q [n, H * Dk], state; i0 H, f0 scale, f1 soft-cap: each token against its own
+ *               sequence; [n, H * Dv]
+ *   take        x [TOKENS, d]: rows whose logits are wanted; [OUTPUTS, d]
+ *   softcap     x; f0 c: c tanh(x / c)
+ * Numbers are computed with; token ids and what kv_append gives are not numbers. */
 #define GRAPH_OP_MAP(X)                                                                            \
     X(NONE, "none", 0, 0)                                                                          \
     X(WEIGHT, "weight", 0, 0)                                                                      \

@@ -3,13 +3,15 @@
  *   IDLE --begin--> RESERVED --commit(keep)--> IDLE
  *                   RESERVED --rollback------> IDLE
  *
- * Invariants (docs/kv.md numbers them; asserts cite): T-1  Between transactions a layer holds
- *   exactly the pages from that of its first position to that of position
- *        len - 1; after a commit first is keep(len), higher only where a trim found less. T-2
- *   begin takes pages only; bytes of committed positions are never written. T-3  A slot is empty
- *   when a page is put into it (windows: pages go back at commit, never inside a step). T-4  commit
- *   and rollback cannot fail, and cost the pages touched. T-5  A sequence is in one transaction at
- *   most; meanwhile it is neither trimmed nor destroyed.
+ * Invariants (docs/kv.md numbers them; asserts cite):
+ *   T-1  Between transactions a layer holds exactly the pages from that of its first position to
+ *        that of position len - 1; after a commit first is keep(len), higher only where a trim
+ *        found less.
+ *   T-2  begin takes pages only; bytes of committed positions are never written.
+ *   T-3  A slot is empty when a page is put into it (windows: pages go back at commit, never
+ *        inside a step).
+ *   T-4  commit and rollback cannot fail, and cost the pages touched.
+ *   T-5  A sequence is in one transaction at most; meanwhile it is neither trimmed nor destroyed.
  */
 #include "kv/txn.h"
 

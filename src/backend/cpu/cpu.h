@@ -2,10 +2,9 @@
  *
  * A plan is a list of phases. All threads walk it together with a barrier between phases:
  *   PHASE_TOKENS  operations that treat each row alone (norm, rope, append, add, preparing a linear
- *   input):
- *                 a thread takes some rows through all of them PHASE_LINEAR  one or more linear
- *   layers of one input, with what was fused onto them: a residual added, or
- *                 gate and up with their activation; threads take chunks of output rows
+ *                 input): a thread takes some rows through all of them
+ *   PHASE_LINEAR  one or more linear layers of one input, with what was fused onto them: a residual
+ *                 added, or gate and up with their activation; threads take chunks of output rows
  *   PHASE_ATTEND  one attention; threads take (row, head, tile of queries)
  */
 #ifndef BACKEND_CPU_CPU_H
