@@ -1,5 +1,6 @@
-/* bench_kernels.c - how fast the loops are: batch 1 and 8 of a linear layer in GB/s beside a plain read of memory
- * in the same process, long batches in G multiply-adds a second beside a loop of f32 multiply-adds, attention.
+/* bench_kernels.c - how fast the loops are: batch 1 and 8 of a linear layer in GB/s beside a plain
+ * read of memory in the same process, long batches in G multiply-adds a second beside a loop of f32
+ * multiply-adds, attention.
  *
  * Usage: bench_kernels [isa [threads [MB]]]. Numbers are the best of several runs. */
 #include <pthread.h>

@@ -44,7 +44,9 @@ static weft_status open_with(const weft_model_options *options, const io *files,
         return WEFT_OK;
     }
     weft_model_close(m);
-    err_context(err, "cannot open '%s': ", path);
+    /* What failed on the path itself has named it. */
+    if (err != NULL && strstr(err->message, path) == NULL)
+        err_context(err, "cannot open '%s': ", path);
     return status;
 }
 

@@ -1,5 +1,5 @@
-/* kernel_cases.h - random weights in every encoding, and inputs for them, for the tests of kernels. Every
- * array is a heap block of exactly its size, so that a sanitizer sees one byte too far. */
+/* kernel_cases.h - random weights in every encoding, and inputs for them, for the tests of kernels.
+ * Every array is a heap block of exactly its size, so that a sanitizer sees one byte too far. */
 #ifndef BACKEND_KERNEL_CASES_H
 #define BACKEND_KERNEL_CASES_H
 
@@ -176,7 +176,8 @@ typedef struct case_input {
     int16_t *q;
 } case_input;
 
-/* blocks: cols is a multiple of KERNEL_BLOCK, and q, scale and sum are wanted, f then being q * scale. */
+/* blocks: cols is a multiple of KERNEL_BLOCK, and q, scale and sum are wanted, f then being q *
+ * scale. */
 static inline case_input case_input_new(const cpu_kernels *k, uint32_t n_tokens, uint32_t cols,
                                         bool rounded, bool blocks)
 {

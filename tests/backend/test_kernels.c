@@ -1,5 +1,6 @@
-/* test_kernels.c - every loop of every instruction set that this processor has, against generic; and promise
- * P1: a result has the same bits alone, in any batch, and however the outputs are divided. */
+/* test_kernels.c - every loop of every instruction set that this processor has, against generic;
+ * and promise P1: a result has the same bits alone, in any batch, and however the outputs are
+ * divided. */
 #include "backend/kernel_cases.h"
 
 typedef enum slot_id {
@@ -178,7 +179,8 @@ static void linear_values(const linear_case *c)
     free(expected);
 }
 
-/* The whole call at once, then in batches of several sizes with rows divided at random: the same bits. */
+/* The whole call at once, then in batches of several sizes with rows divided at random: the same
+ * bits. */
 static void linear_batches(const linear_case *c)
 {
     static const uint32_t SIZES[] = {1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 25, 33};
@@ -215,7 +217,8 @@ static void linear_one(const linear_slot *of, const case_weight *cw, uint32_t ro
     linear_case_free(&c);
 }
 
-/* y may be what is added; and an input that is not finite makes every output NaN that it reaches. */
+/* y may be what is added; and an input that is not finite makes every output NaN that it
+ * reaches. */
 static void linear_alias(const linear_slot *of, const case_weight *cw)
 {
     kernel_linear_fn *fn = of->fn;

@@ -1,5 +1,5 @@
-/* avx512.c - the loops of cpu_kernels.h for AVX-512 with VNNI and BF16: the vec_*.h loops in 16 lanes, and
- * bf16 weights against bf16 inputs by dot products of pairs. */
+/* avx512.c - the loops of cpu_kernels.h for AVX-512 with VNNI and BF16: the vec_*.h loops in 16
+ * lanes, and bf16 weights against bf16 inputs by dot products of pairs. */
 #include "backend/cpu/vec_avx512.h"
 
 #include "backend/cpu/vec_attend.h"
@@ -28,8 +28,9 @@ INLINE __m512bh half_load_part(const void *at, uint32_t n)
     return (__m512bh)_mm512_maskz_loadu_epi16((__mmask32)((1u << n) - 1u), at);
 }
 
-/* Lane l adds the products of columns 2 l and 2 l + 1 of each vector, ascending; the lanes are added in the
- * order of vf_tree. ahead: what lies as far behind the rows at work as those are long, or NULL. */
+/* Lane l adds the products of columns 2 l and 2 l + 1 of each vector, ascending; the lanes are
+ * added in the order of vf_tree. ahead: what lies as far behind the rows at work as those are long,
+ * or NULL. */
 INLINE void half_tile(const half_rows *rows, uint32_t token, const uint32_t n_tokens,
                       const unsigned char *ahead)
 {

@@ -1,9 +1,9 @@
 /* vec_attend.h - the two sums of attention, over keys and over values.
  *
- * Written in the words of vec_avx2.h or vec_avx512.h, one of which is included first. A score: lane l adds
- * the products of dimensions d = l modulo VL, d ascending, by fused multiply-adds; the lanes are added in the
- * order of vf_tree, and the sum is multiplied by scale. An output value: one fused multiply-add a key, keys
- * ascending, as generic.c does: the same bits. */
+ * Written in the words of vec_avx2.h or vec_avx512.h, one of which is included first. A score: lane
+ * l adds the products of dimensions d = l modulo VL, d ascending, by fused multiply-adds; the lanes
+ * are added in the order of vf_tree, and the sum is multiplied by scale. An output value: one fused
+ * multiply-add a key, keys ascending, as generic.c does: the same bits. */
 #ifndef BACKEND_CPU_VEC_ATTEND_H
 #define BACKEND_CPU_VEC_ATTEND_H
 
@@ -23,7 +23,8 @@ INLINE vf kv_load_part(const dense_type type, const void *base, size_t index, ui
     return dense_load_part(type, (const unsigned char *)base + index * size, n);
 }
 
-/* n_q queries from i on against SCORE_KEYS keys from j on, of which those beyond the last are it again. */
+/* n_q queries from i on against SCORE_KEYS keys from j on, of which those beyond the last are it
+ * again. */
 INLINE void scores_tile(const dense_type type, const kernel_scores *a, uint32_t i, uint32_t j,
                         const uint32_t n_q)
 {
@@ -86,7 +87,8 @@ INLINE void scores(const dense_type type, const kernel_scores *a)
     }
 }
 
-/* n_vectors vectors of output from d on, for n_q queries from i on; part: how much of a last vector, or 0. */
+/* n_vectors vectors of output from d on, for n_q queries from i on; part: how much of a last
+ * vector, or 0. */
 INLINE void values_tile(const dense_type type, const kernel_values *a, uint32_t i, uint32_t d,
                         uint32_t part, const uint32_t n_q, const uint32_t n_vectors)
 {

@@ -1,8 +1,8 @@
 /* vec_avx2.h - the vector words that the vec_*.h loops are written in, for AVX2, FMA and F16C.
  *
- * vec_avx512.h defines the same words. vf: VL floats. vi: VL 32-bit integers. vw: one block of 32 16-bit
- * integers. All loads and stores take any alignment. Everything is static: the copy of an external inline that
- * the linker keeps may be one that this processor cannot run. */
+ * vec_avx512.h defines the same words. vf: VL floats. vi: VL 32-bit integers. vw: one block of 32
+ * 16-bit integers. All loads and stores take any alignment. Everything is static: the copy of an
+ * external inline that the linker keeps may be one that this processor cannot run. */
 #ifndef BACKEND_CPU_VEC_AVX2_H
 #define BACKEND_CPU_VEC_AVX2_H
 
@@ -14,7 +14,8 @@
 #define INLINE static inline __attribute__((always_inline, unused))
 #define UNROLL _Pragma("GCC unroll 16")
 
-/* Floats of a vector; columns of a block; rows and tokens of a dense tile; tokens of a tile of codes. */
+/* Floats of a vector; columns of a block; rows and tokens of a dense tile; tokens of a tile of
+ * codes. */
 enum { VL = 8, VW = 32, DENSE_TOKENS = 3, CODE_TOKENS = 4 };
 
 typedef __m256 vf;
@@ -358,8 +359,8 @@ INLINE vi vi_pairs(vi a, vi b)
     return _mm256_madd_epi16(a, b);
 }
 
-/* sum + the products of pairs of 16-bit numbers. The compiler may not put a chain of these in another order:
- * it would hold all products at once, on the stack. */
+/* sum + the products of pairs of 16-bit numbers. The compiler may not put a chain of these in
+ * another order: it would hold all products at once, on the stack. */
 INLINE vi vi_dot(vi sum, vi a, vi b)
 {
     sum = _mm256_add_epi32(sum, _mm256_madd_epi16(a, b));
@@ -546,7 +547,8 @@ INLINE vw vw_where_bit(uint32_t bits, int16_t value)
                 _mm256_and_si256(_mm256_cmpeq_epi16(high, bit), v)};
 }
 
-/* Columns j and j + 1 of 8 of a bit stream: the bytes that their 16 bits come from, skip bytes into a run. */
+/* Columns j and j + 1 of 8 of a bit stream: the bytes that their 16 bits come from, skip bytes into
+ * a run. */
 #define WINDOW_LOW(bits, skip, j) ((char)((skip) + (j) * (bits) / 8))
 #define WINDOW_HIGH(bits, skip, j)                                                                 \
     (((j) + 1) * (bits) > ((j) * (bits) / 8 + 1) * 8 ? (char)((skip) + (j) * (bits) / 8 + 1)       \

@@ -10,7 +10,8 @@
 #define INLINE static inline __attribute__((always_inline, unused))
 #define UNROLL _Pragma("GCC unroll 16")
 
-/* Floats of a vector; columns of a block; rows and tokens of a dense tile; tokens of a tile of codes. */
+/* Floats of a vector; columns of a block; rows and tokens of a dense tile; tokens of a tile of
+ * codes. */
 enum { VL = 16, VW = 32, DENSE_TOKENS = 6, CODE_TOKENS = 8 };
 
 typedef __m512 vf;
@@ -157,7 +158,8 @@ INLINE vf vf_where_masked(vf x, vf a, vf b)
     return _mm512_mask_blend_ps(masked, b, a);
 }
 
-/* Lane i of the result: the sum of a[i]: each quarter as (0+2)+(1+3), then the quarters as (0+1)+(2+3). */
+/* Lane i of the result: the sum of a[i]: each quarter as (0+2)+(1+3), then the quarters as
+ * (0+1)+(2+3). */
 INLINE vf vf_tree(const vf a[VL])
 {
     vf quad[4];
@@ -556,7 +558,8 @@ INLINE vw vw_bits(const unsigned char *at, const int bits)
                                 bits / 2, bits / 2 + 1, bits / 2 + 2, bits / 2 + 3, 3 * bits / 4,
                                 3 * bits / 4 + 1, 3 * bits / 4 + 2, 3 * bits / 4 + 3);
     vi run = _mm512_permutexvar_epi32(word, _mm512_castsi256_si512(all));
-    /* The run of quarter i begins with byte 4 * (i * bits / 4), so the columns i * bits % 4 bytes later. */
+    /* The run of quarter i begins with byte 4 * (i * bits / 4), so the columns i * bits % 4 bytes
+     * later. */
     vi window = _mm512_broadcast_i32x4(
         _mm_setr_epi32(WINDOWS(bits, 0), WINDOWS(bits, 2), WINDOWS(bits, 4), WINDOWS(bits, 6)));
     const int one = 0x01010101;

@@ -1,8 +1,9 @@
-/* vec_codes.h - weights stored as integer codes: blocks of 32 codes, and the scale and bias of each.
+/* vec_codes.h - weights stored as integer codes: blocks of 32 codes, and the scale and bias of
+ * each.
  *
  * Written in the words of vec_avx2.h or vec_avx512.h, one of which is included first. A weight is
- * code * scale + bias; every encoding is a row of CODES_MAP: how to find and unpack a block of 32 codes of a
- * row, and its scales. The encodings themselves are described in tensor/encodings. */
+ * code * scale + bias; every encoding is a row of CODES_MAP: how to find and unpack a block of 32
+ * codes of a row, and its scales. The encodings themselves are described in tensor/encodings. */
 #ifndef BACKEND_CPU_VEC_CODES_H
 #define BACKEND_CPU_VEC_CODES_H
 
@@ -10,7 +11,8 @@
 #include "base/fp.h"
 #include "tensor/encoding.h"
 
-/* Columns are walked in chunks of 8 blocks: one super-block of the K encodings, whole affine groups. */
+/* Columns are walked in chunks of 8 blocks: one super-block of the K encodings, whole affine
+ * groups. */
 enum { CHUNK_BLOCKS = 8, CHUNK = CHUNK_BLOCKS * KERNEL_BLOCK, LINE = 64 };
 
 _Static_assert((int)VW == (int)KERNEL_BLOCK, "a vw holds a block");
@@ -188,8 +190,9 @@ INLINE float affine_param(const unsigned char *row, uint32_t i, uint8_t type)
     return fp_from_bf16(load_u16(row + (size_t)i * 2));
 }
 
-/* 16-bit numbers of 8 rows, 4 of each, the rows stride bytes apart -> f32 with rows as lanes: group g at
- * out + g * VL. Of rows beyond n_rows - 1 that one is read; bytes: how many there are of each, 4 or 8. */
+/* 16-bit numbers of 8 rows, 4 of each, the rows stride bytes apart -> f32 with rows as lanes: group
+ * g at out + g * VL. Of rows beyond n_rows - 1 that one is read; bytes: how many there are of each,
+ * 4 or 8. */
 INLINE void affine_turn(const unsigned char *row, uint64_t stride, uint32_t n_rows, size_t bytes,
                         uint8_t type, float *out)
 {
@@ -249,7 +252,8 @@ static void affine_params(const unsigned char *row, uint32_t group, uint8_t type
     }
 }
 
-/* Bytes of a block of the encodings with an f16 scale in front of every 32 codes; 0: another one. */
+/* Bytes of a block of the encodings with an f16 scale in front of every 32 codes; 0: another
+ * one. */
 INLINE uint32_t codes_block_bytes(const codes_kind kind)
 {
     switch (kind) {
@@ -280,8 +284,8 @@ INLINE void block_params(const unsigned char *const codes[VL], size_t at, const 
         vf_store(out + (size_t)b * VL, vf_load_f16(half + (size_t)b * VL));
 }
 
-/* The eight 6-bit scales and eight minimums of a super-block of Q4_K or Q5_K (encodings/k_scales.h), each in a
- * byte: all eight at once, in words of four. */
+/* The eight 6-bit scales and eight minimums of a super-block of Q4_K or Q5_K
+ * (encodings/k_scales.h), each in a byte: all eight at once, in words of four. */
 INLINE void k_scales_words(const unsigned char *packed, uint64_t *scales, uint64_t *minimums)
 {
     uint32_t a = load_u32(packed);
@@ -308,8 +312,9 @@ INLINE void scale_bytes_signed(const unsigned char *at, float factor, float *out
     _mm256_storeu_ps(out, _mm256_mul_ps(_mm256_cvtepi32_ps(wide), _mm256_set1_ps(factor)));
 }
 
-/* The scales [8] and biases [8] of blocks block .. block + n_blocks - 1 of one row, whose codes begin at; the
- * rest is left alone. Q6_K has two scales a block: [2, 8], that of columns 0..15 of each first. */
+/* The scales [8] and biases [8] of blocks block .. block + n_blocks - 1 of one row, whose codes
+ * begin at; the rest is left alone. Q6_K has two scales a block: [2, 8], that of columns 0..15 of
+ * each first. */
 INLINE void codes_scales(const codes_kind kind, const tensor *w, uint64_t row,
                          const unsigned char *at, uint32_t block, uint32_t n_blocks, float *scale,
                          float *bias)
@@ -357,7 +362,8 @@ INLINE void codes_scales(const codes_kind kind, const tensor *w, uint64_t row,
     }
 }
 
-/* n_blocks blocks of a row from block on -> f32: out [n_blocks * 32]. at: where the chunk begins. */
+/* n_blocks blocks of a row from block on -> f32: out [n_blocks * 32]. at: where the chunk
+ * begins. */
 INLINE void codes_to_float(const codes_kind kind, const tensor *w, uint64_t row,
                            const unsigned char *at, uint32_t block, uint32_t n_blocks, float *out)
 {

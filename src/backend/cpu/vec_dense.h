@@ -1,9 +1,10 @@
-/* vec_dense.h - the linear loops whose input is f32: weights in f32, f16, bf16, or codes decoded to f32.
+/* vec_dense.h - the linear loops whose input is f32: weights in f32, f16, bf16, or codes decoded to
+ * f32.
  *
- * Written in the words of vec_avx2.h or vec_avx512.h, one of which is included first. For one output, lane l
- * adds the products of columns k = l modulo VL with k ascending, each by one fused multiply-add; the lanes are
- * added in the order of vf_tree; y = add + (sum + bias). Four rows of weights are decoded, a chunk of columns
- * at a time, and every token of a group uses them. */
+ * Written in the words of vec_avx2.h or vec_avx512.h, one of which is included first. For one
+ * output, lane l adds the products of columns k = l modulo VL with k ascending, each by one fused
+ * multiply-add; the lanes are added in the order of vf_tree; y = add + (sum + bias). Four rows of
+ * weights are decoded, a chunk of columns at a time, and every token of a group uses them. */
 #ifndef BACKEND_CPU_VEC_DENSE_H
 #define BACKEND_CPU_VEC_DENSE_H
 
@@ -34,8 +35,8 @@ INLINE vf dense_load_part(const dense_type type, const void *at, uint32_t n)
     return dense_load(type, half);
 }
 
-/* Columns first .. first + n - 1 of a row to f32, in whole vectors. ahead: bytes to fetch meanwhile, as many
- * as these columns have, or NULL. */
+/* Columns first .. first + n - 1 of a row to f32, in whole vectors. ahead: bytes to fetch
+ * meanwhile, as many as these columns have, or NULL. */
 INLINE void dense_decode(const dense_type type, const codes_kind kind, const tensor *w,
                          uint64_t row, uint32_t first, uint32_t n, float *out,
                          const unsigned char *ahead)

@@ -1,5 +1,5 @@
-/* vec_elem.h - the loops over single rows: rounding of inputs, normalisation, rotation, activations, softmax,
- * and reading memory.
+/* vec_elem.h - the loops over single rows: rounding of inputs, normalisation, rotation,
+ * activations, softmax, and reading memory.
  *
  * Written in the words of vec_avx2.h or vec_avx512.h, one of which is included first. */
 #ifndef BACKEND_CPU_VEC_ELEM_H
@@ -128,9 +128,10 @@ static void rope_interleaved(float *x, const float *cos_sin, uint32_t n_pairs)
     }
 }
 
-/* e^(x + rest), |rest| tiny beside x: x = n ln 2 + r, a polynomial of degree 7 in r (0.004 units of 2^-24 off,
- * fitted at Chebyshev nodes), and 2^n in two factors, so that subnormal results and infinity come out by
- * themselves. At most 2 units of 2^-24 off in all where the result is normal; NaN stays NaN. */
+/* e^(x + rest), |rest| tiny beside x: x = n ln 2 + r, a polynomial of degree 7 in r (0.004 units of
+ * 2^-24 off, fitted at Chebyshev nodes), and 2^n in two factors, so that subnormal results and
+ * infinity come out by themselves. At most 2 units of 2^-24 off in all where the result is normal;
+ * NaN stays NaN. */
 INLINE vf vf_exp(vf x, vf rest)
 {
     x = vf_max(vf_set1(-110.0F), vf_min(vf_set1(90.0F), x));
@@ -168,8 +169,9 @@ INLINE vf vf_silu(vf g, vf up)
     return vf_gate(g, up, g, vf_zero());
 }
 
-/* (1 + tanh u) / 2 = 1 / (1 + e^-2u), with 2 u = g (A + B g^2). Where the result is small, an error of 2 u is a
- * relative one of the result, so 2 u is kept in two words; the lower holds what rounding took from each step. */
+/* (1 + tanh u) / 2 = 1 / (1 + e^-2u), with 2 u = g (A + B g^2). Where the result is small, an error
+ * of 2 u is a relative one of the result, so 2 u is kept in two words; the lower holds what
+ * rounding took from each step. */
 INLINE vf vf_gelu_tanh(vf g, vf up)
 {
     const vf a = vf_set1(0x1.988454p+0F);
@@ -211,8 +213,8 @@ static void glu_gelu_tanh(const float *gate, const float *up, uint32_t n, float 
     vf_store_part(y + i, last, n - i);
 }
 
-/* e^(x - top), 0 where x is -INFINITY. What rounding takes from a difference far below 0 would show in the
- * result, so it is kept. */
+/* e^(x - top), 0 where x is -INFINITY. What rounding takes from a difference far below 0 would show
+ * in the result, so it is kept. */
 INLINE vf vf_exp_below(vf x, vf top)
 {
     vf high = vf_sub(x, top);
@@ -221,8 +223,8 @@ INLINE vf vf_exp_below(vf x, vf top)
     return vf_where_masked(x, vf_zero(), vf_exp(high, low));
 }
 
-/* Lane l adds the elements i = l modulo VL, the lanes are added in the order of vf_tree: what is masked adds 0
- * wherever it stands. */
+/* Lane l adds the elements i = l modulo VL, the lanes are added in the order of vf_tree: what is
+ * masked adds 0 wherever it stands. */
 static float exp_sum(float *s, uint32_t n, float max)
 {
     vf top = vf_set1(max);

@@ -1,13 +1,14 @@
 /* vec_linear_codes.h - linear_codes_q: 16-bit inputs against integer codes.
  *
- * For one output, with t_b the exact integer sum of code * q over block b (for Q6_K over each half of it):
- *     s = fma(scale_b, t_b * x.scale_b, s)    blocks ascending, s = 0 at first
- *     m = fma(bias_b, x.sum_b, m)             the same, where the encoding has biases
- *     y = add + ((s + m) + bias)
- * t_b is rounded once to f32, and the product with a power of two is exact. t_b has at most 32 * 255 * 32640 <
- * 2^31. As integers have no order of addition, how they are summed is free: one or two tokens sum along the
- * columns of VL rows and add across lanes; more tokens take VL rows as lanes, from a panel of codes that is
- * unpacked and transposed once for up to 64 tokens. The results are the same bits. */
+ * For one output, with t_b the exact integer sum of code * q over block b (for Q6_K over each half
+ *     of it): s = fma(scale_b, t_b * x.scale_b, s)    blocks ascending, s = 0 at first m =
+ *     fma(bias_b, x.sum_b, m)             the same, where the encoding has biases y = add + ((s +
+ *     m) + bias)
+ * t_b is rounded once to f32, and the product with a power of two is exact. t_b has at most 32 *
+ * 255 * 32640 < 2^31. As integers have no order of addition, how they are summed is free: one or
+ * two tokens sum along the columns of VL rows and add across lanes; more tokens take VL rows as
+ * lanes, from a panel of codes that is unpacked and transposed once for up to 64 tokens. The
+ * results are the same bits. */
 #ifndef BACKEND_CPU_VEC_LINEAR_CODES_H
 #define BACKEND_CPU_VEC_LINEAR_CODES_H
 
@@ -51,7 +52,8 @@ INLINE codes_rows codes_rows_at(const kernel_linear *a, uint32_t first, uint32_t
     for (uint32_t r = 0; r < VL; r++) {
         rows.codes[r] = base + (uint64_t)(r < rows.n ? r : rows.n - 1) * a->w->row_bytes[0];
     }
-    /* Beyond the rows asked for nothing is fetched: they are another thread's, or no memory at all. */
+    /* Beyond the rows asked for nothing is fetched: they are another thread's, or no memory at
+     * all. */
     rows.next = a->end - first >= panel + VL ? first + panel : first;
     rows.ahead = a->w->planes[0] + rows.next * a->w->row_bytes[0];
     return rows;
@@ -222,8 +224,8 @@ typedef struct codes_work {
     _Alignas(64) float m[PANEL_TOKENS * PANEL_ROWS];
 } codes_work;
 
-/* A pointer of which the compiler knows nothing: it then keeps that one in a register, and not every sum of it
- * with a constant. */
+/* A pointer of which the compiler knows nothing: it then keeps that one in a register, and not
+ * every sum of it with a constant. */
 INLINE const int16_t *v_kept(const int16_t *p)
 {
     __asm__("" : "+r"(p));
