@@ -99,6 +99,22 @@ static size_t floats(const random_graph *r, graph_id id)
     return (size_t)v->cols * (v->rows == GRAPH_TOKENS ? N_TOKENS : N_OUTPUTS);
 }
 
+/* A reader finds every input that an earlier moment wrote whole. */
+static void check_inputs(const random_graph *r, const uint32_t *moment, const graph_id *owner,
+                         graph_id id)
+{
+    for (uint32_t i = 0; i < GRAPH_INPUTS; i++) {
+        graph_id in = r->values[id].in[i];
+        if (in == 0 || !stored(r, in) || moment[in] == moment[id]) continue;
+        const graph_slot *s = &r->slots[in];
+        for (size_t k = 0; k < floats(r, in); k++) {
+            if (owner[s->offset + k] == in) continue;
+            fail_msg("seed %llu: value %u reads %u, overwritten by %u", (unsigned long long)r->seed,
+                     id, in, owner[s->offset + k]);
+        }
+    }
+}
+
 /* Runs the graph on a block of owners: each value writes its id, each reader must find its inputs
  * whole. A value that shares writes over the one it shares with. moment: when each value is
  * written. */
@@ -109,17 +125,7 @@ static void replay(const random_graph *r, const uint32_t *moment, size_t total)
     for (graph_id id = 1; id < r->g.n_values; id++) last = moment[id] > last ? moment[id] : last;
     for (uint32_t m = 0; m <= last; m++) {
         for (graph_id id = 1; id < r->g.n_values; id++) {
-            for (uint32_t i = 0; i < GRAPH_INPUTS && moment[id] == m; i++) {
-                graph_id in = r->values[id].in[i];
-                if (in == 0 || !stored(r, in) || moment[in] == m) continue;
-                const graph_slot *s = &r->slots[in];
-                for (size_t k = 0; k < floats(r, in); k++) {
-                    if (owner[s->offset + k] != in) {
-                        fail_msg("seed %llu: value %u reads %u, overwritten by %u",
-                                 (unsigned long long)r->seed, id, in, owner[s->offset + k]);
-                    }
-                }
-            }
+            if (moment[id] == m) check_inputs(r, moment, owner, id);
         }
         for (graph_id id = 1; id < r->g.n_values; id++) {
             const graph_slot *s = &r->slots[id];
