@@ -148,7 +148,7 @@ static void add_affine(safetensors_builder *b, const char *stem, uint64_t rows, 
     size_t n_words = (size_t)(rows * cols / 8);
     uint32_t *words = malloc(n_words * 4);
     for (size_t i = 0; i < n_words; i++) words[i] = (uint32_t)rng_u64(rows + cols, i);
-    snprintf(name, sizeof name, "%s.weight", stem);
+    snprintf(name, sizeof name, "%.100s.weight", stem);
     safetensors_add(b, name, "U32", (const uint64_t[]){rows, cols / 8}, 2, words, n_words * 4);
     free(words);
     size_t n_groups = (size_t)(rows * cols / GROUP);
@@ -158,7 +158,7 @@ static void add_affine(safetensors_builder *b, const char *stem, uint64_t rows, 
             float scale = 0.003F + 0.002F * (float)rng_unit(rows * cols, i);
             values[i] = fp_to_bf16(plane == 0 ? scale : -7.5F * scale);
         }
-        snprintf(name, sizeof name, "%s.%s", stem, plane == 0 ? "scales" : "biases");
+        snprintf(name, sizeof name, "%.100s.%s", stem, plane == 0 ? "scales" : "biases");
         safetensors_add(b, name, "BF16", (const uint64_t[]){rows, cols / GROUP}, 2, values,
                         n_groups * 2);
     }
