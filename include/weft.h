@@ -9,8 +9,8 @@
  *   zero.
  * - Text is UTF-8. Counts are uint32_t, memory is size_t, token ids are int32_t.
  * - No function prints, exits, reads the environment or keeps global state. A model may be used by
- *   several engines; an engine is stepped by one thread at a time, while weft_submit, weft_cancel
- *   and weft_poll may run in others.
+ *   several engines; an engine is stepped by one thread at a time, while weft_submit, weft_poll,
+ *   weft_cancel, weft_release and weft_engine_get_info may run in others.
  */
 #ifndef WEFT_H
 #define WEFT_H
@@ -182,8 +182,8 @@ WEFT_API void weft_detokenizer_destroy(weft_detokenizer *detokenizer);
 enum { WEFT_CHAT_NO_GENERATION_PROMPT = 1 };
 
 /* messages_json: an array of {"role", "content", ...}; tools_json: an array or NULL. The model's
- * own template renders them. text: the caller's [capacity], NUL-terminated when it fits; *n_bytes
- * as in weft_tokenize. */
+ * own template renders them. text: the caller's [capacity], NUL-terminated. *n_bytes is
+ * the length without the NUL, with LIMIT too: call again with a capacity of *n_bytes + 1. */
 WEFT_API weft_status weft_chat_render(const weft_model *model, const char *messages_json,
                                       const char *tools_json, uint32_t flags, char *text,
                                       size_t capacity, size_t *n_bytes, weft_error *err);
@@ -210,8 +210,9 @@ typedef struct weft_engine_options {
     uint32_t n_threads;     /* 0: one per available processor */
     uint32_t context;       /* most positions of one sequence; 0: the model's, at most 8192 */
     uint32_t max_sequences; /* sequences that may be active together; 0: 16 */
-    uint32_t chunk_tokens;  /* most prompt tokens of one sequence per step; 0: 512 */
-    uint32_t max_outputs;   /* tokens of one step whose logits can be had; 0: max_sequences */
+    uint32_t chunk_tokens;  /* most prompt tokens of one step, over all sequences; 0: 512 */
+    uint32_t max_outputs;   /* tokens of one step whose logits can be had; at least
+                               max_sequences, which 0 means */
     uint64_t memory_bytes;  /* budget for sequence state; 0: what one sequence of context needs, or
                                1 GiB if that is more */
 } weft_engine_options;
@@ -242,9 +243,9 @@ typedef struct weft_request {
     weft_sampling sampling;
     const int32_t *stop_ids; /* [n_stop_ids], besides the model's own; copied */
     uint32_t n_stop_ids;
-    float *prompt_logits; /* NULL, or the caller's [n_prompt, n_vocab], filled before DONE */
-    float
-        *new_logits; /* NULL, or the caller's [max_new, n_vocab]: row i is what token i came from */
+    /* The caller's, written until DONE was polled or weft_release has returned. */
+    float *prompt_logits; /* NULL, or [n_prompt, n_vocab] */
+    float *new_logits;    /* likewise [max_new, n_vocab]: row i is what token i came from */
 } weft_request;
 
 /* 0 is never a handle. */

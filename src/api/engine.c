@@ -111,7 +111,7 @@ weft_status weft_poll(weft_engine *engine, weft_handle handle, weft_event *event
     weft_status status = need(engine, err);
     if (status != WEFT_OK) return status;
     weft_event ours = {.struct_size = sizeof ours};
-    if (event == NULL || event->struct_size < sizeof ours)
+    if (event == NULL || event->struct_size < API_UP_TO(ours, error))
         return API_GIVE(ours, event, error, "weft_event", err);
     status = engine_poll(engine, handle, &ours, err);
     weft_status given = API_GIVE(ours, event, error, "weft_event", err);

@@ -35,7 +35,8 @@ weft_status weft_tokenize(const weft_model *model, const char *text, size_t n_by
     weft_status status = need_tokenizer(model, err);
     if (status != WEFT_OK) return status;
     if ((text == NULL && n_bytes > 0) || (ids == NULL && capacity > 0)) {
-        return err_set(err, WEFT_ARGUMENT, "%s is NULL", text == NULL ? "text" : "ids");
+        return err_set(err, WEFT_ARGUMENT, "%s is NULL",
+                       text == NULL && n_bytes > 0 ? "text" : "ids");
     }
     if ((flags & ~(uint32_t)(WEFT_TOKENIZE_PLAIN | WEFT_TOKENIZE_SPECIALS)) != 0) {
         return err_set(err, WEFT_ARGUMENT, "unknown flags %x", flags);
@@ -59,6 +60,9 @@ weft_status weft_detokenizer_create(const weft_model *model, uint32_t flags, wef
     *out = NULL;
     weft_status status = need_tokenizer(model, err);
     if (status != WEFT_OK) return status;
+    if ((flags & ~(uint32_t)WEFT_DETOKENIZE_SPECIALS) != 0) {
+        return err_set(err, WEFT_ARGUMENT, "unknown flags %x", flags);
+    }
     weft_detokenizer *d = mem_alloc_zero(model->env.allocator, sizeof *d);
     if (d == NULL) return err_set(err, WEFT_NOMEM, "out of memory for a detokenizer");
     d->model = model;

@@ -148,7 +148,7 @@ weft_status engine_step(weft_engine *e, uint32_t *n_active, weft_error *err)
     thread_lock_take(e->lock);
     if (work && status == WEFT_OK) scheduler_publish(e);
     if (work && status != WEFT_OK) scheduler_fail(e, &failure);
-    e->stepping = false;
+    if (work) e->stepping = false;
     for (const request *r = e->first; r != NULL; r = r->next) *n_active += r->phase != REQUEST_DONE;
     thread_lock_drop(e->lock);
     return status == WEFT_OK ? WEFT_OK : err_set(err, status, "%s", failure.message);
@@ -169,6 +169,18 @@ void engine_info(const weft_engine *e, weft_engine_info *info)
     info->scratch_bytes = e->api->plan_bytes(e->plan) + e->arena.taken;
 }
 
+static weft_status measure_read(weft_engine *e, size_t size, double *bytes_per_second,
+                                weft_error *err)
+{
+    void *block = mem_alloc(e->env.allocator, size);
+    if (block == NULL)
+        return err_set(err, WEFT_NOMEM, "out of memory for a block of %zu bytes", size);
+    memset(block, 1, size);
+    weft_status status = e->api->measure_read(e->backend, block, size, bytes_per_second, err);
+    mem_free(e->env.allocator, block, size);
+    return status;
+}
+
 weft_status engine_measure_read(weft_engine *e, uint64_t n_bytes, double *bytes_per_second,
                                 weft_error *err)
 {
@@ -177,12 +189,15 @@ weft_status engine_measure_read(weft_engine *e, uint64_t n_bytes, double *bytes_
         return err_set(err, WEFT_ARGUMENT, "cannot measure a read of %llu bytes",
                        (unsigned long long)n_bytes);
     }
-    size_t size = (size_t)n_bytes / 4096 * 4096;
-    void *block = mem_alloc(e->env.allocator, size);
-    if (block == NULL)
-        return err_set(err, WEFT_NOMEM, "out of memory for a block of %zu bytes", size);
-    memset(block, 1, size);
-    weft_status status = e->api->measure_read(e->backend, block, size, bytes_per_second, err);
-    mem_free(e->env.allocator, block, size);
+    /* It takes the threads of a step. What is released meanwhile is freed by the next step. */
+    thread_lock_take(e->lock);
+    bool busy = e->stepping;
+    e->stepping = true;
+    thread_lock_drop(e->lock);
+    if (busy) return err_set(err, WEFT_ARGUMENT, "another thread is stepping this engine");
+    weft_status status = measure_read(e, (size_t)n_bytes / 4096 * 4096, bytes_per_second, err);
+    thread_lock_take(e->lock);
+    e->stepping = false;
+    thread_lock_drop(e->lock);
     return status;
 }

@@ -79,6 +79,16 @@ static bool is_wanted(const binder *b, const model_slot *slot, bool exists)
     return *(const bool *)(const void *)((const char *)&b->m->params + slot->if_flag);
 }
 
+/* Without an output matrix a model is tied, unless its config says that it is not. */
+static weft_status check_tied(const binder *b, const char *name, weft_error *err)
+{
+    bool found;
+    bool tied = true;
+    weft_status status = source_flag(b->source, "tie_word_embeddings", NULL, &found, &tied, err);
+    if (status != WEFT_OK || !found || tied) return status;
+    return err_set(err, WEFT_FORMAT, "tensor '%s' is missing, and the model is not tied", name);
+}
+
 static weft_status bind_slot(binder *b, uint32_t slot_i, uint32_t layer, weft_error *err)
 {
     llm *m = b->m;
@@ -92,14 +102,19 @@ static weft_status bind_slot(binder *b, uint32_t slot_i, uint32_t layer, weft_er
             tensor ignored;
             return llm_bind_tensor(b->source, name, &ignored, b->used, err);
         }
-        return WEFT_OK;
+        return slot->place == SLOT_HEAD ? check_tied(b, name, err) : WEFT_OK;
     }
     tensor *t = &m->tensors[m->n_tensors];
     weft_status status = llm_bind_tensor(b->source, name, t, b->used, err);
     if (status != WEFT_OK) return status;
     bool is_embed = slot_i == 0;
-    if (is_embed && m->params.n_vocab == 0 && t->n_rows < UINT32_MAX / 2)
+    if (is_embed && m->params.n_vocab == 0) {
+        if (t->n_rows > MODEL_VOCAB) {
+            return err_set(err, WEFT_LIMIT, "tensor '%s' has %llu rows, a vocabulary at most %d",
+                           name, (unsigned long long)t->n_rows, MODEL_VOCAB);
+        }
         m->params.n_vocab = (uint32_t)t->n_rows;
+    }
     status = check_shape(&m->params, slot, t, err);
     if (status != WEFT_OK) return status;
     char label[32];
@@ -192,7 +207,7 @@ static weft_status bind_all(binder *b, weft_error *err)
 weft_status llm_bind(llm *m, const model_source *source, weft_error *err)
 {
     size_t n_bound = (size_t)m->family->n_slots * m->params.n_layers;
-    size_t n_used = source->weights->n_tensors;
+    size_t n_used = (size_t)source->weights->n_tensors + 1; /* never 0 */
     m->bound = arena_array(&m->arena, n_bound, sizeof *m->bound);
     m->tensors = arena_array(&m->arena, n_bound, sizeof *m->tensors);
     m->labels = arena_array(&m->arena, n_bound, sizeof *m->labels);

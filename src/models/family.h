@@ -12,7 +12,7 @@
 #include "graph/graph.h"
 #include "models/config.h"
 
-enum { MODEL_LAYERS = 512, MODEL_ROPES = 2, MODEL_SLOTS = 32 };
+enum { MODEL_VOCAB = 1 << 24, MODEL_LAYERS = 512, MODEL_ROPES = 2, MODEL_SLOTS = 32 };
 
 /* How positions turn into angles; filled by rope_config(). */
 typedef enum rope_kind { ROPE_DEFAULT, ROPE_LINEAR, ROPE_LLAMA3, ROPE_YARN } rope_kind;

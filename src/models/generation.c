@@ -2,6 +2,8 @@
  *
  * generation_config.json's eos_token_id wins over config.json's. Sampling is off unless do_sample
  * is true; what it leaves out then has Transformers' defaults. */
+#include <math.h>
+
 #include "base/assert.h"
 #include "models/model.h"
 
@@ -27,20 +29,50 @@ static weft_status read_stops(llm *m, int32_t *ids, const json *value, weft_erro
     weft_status status = WEFT_OK;
     if (json_kind_of(value) == JSON_KIND_INT)
         return add_stop(m, ids, json_number(value, -1.0), err);
+    if (json_kind_of(value) != JSON_KIND_NULL && json_kind_of(value) != JSON_KIND_ARRAY) {
+        return err_set(err, WEFT_FORMAT, "eos_token_id is %s, expected a number or an array",
+                       json_kind_name(json_kind_of(value)));
+    }
     for (size_t i = 0; i < json_length(value) && status == WEFT_OK; i++) {
         status = add_stop(m, ids, json_number(json_at(value, i), -1.0), err);
     }
     return status;
 }
 
-static void read_sampling(weft_sampling *s, const json *config)
+/* A number between bounds, or what it is when absent. */
+static weft_status read_number(const json *config, const char *key, const double bounds[2],
+                               double *number, weft_error *err)
 {
-    if (!json_bool(json_get(config, "do_sample"), false)) return;
-    s->temperature = (float)json_number(json_get(config, "temperature"), 1.0);
-    s->top_p = (float)json_number(json_get(config, "top_p"), 1.0);
-    s->min_p = (float)json_number(json_get(config, "min_p"), 0.0);
-    int64_t top_k = json_int(json_get(config, "top_k"), TOP_K_DEFAULT);
-    s->top_k = top_k > 0 && top_k < UINT32_MAX ? (uint32_t)top_k : 0;
+    const json *value = json_get(config, key);
+    json_kind kind = json_kind_of(value);
+    if (kind == JSON_KIND_NULL) return WEFT_OK;
+    *number = json_number(value, (double)NAN);
+    if (*number >= bounds[0] && *number <= bounds[1]) return WEFT_OK;
+    return err_set(err, WEFT_FORMAT, "generation_config.json: %s is %s %g, expected %g to %g", key,
+                   json_kind_name(kind), *number, bounds[0], bounds[1]);
+}
+
+static weft_status read_sampling(weft_sampling *s, const json *config, weft_error *err)
+{
+    if (!json_bool(json_get(config, "do_sample"), false)) return WEFT_OK;
+    double temperature = 1.0;
+    double top_p = 1.0;
+    double min_p = 0.0;
+    double top_k = TOP_K_DEFAULT;
+    weft_status status =
+        read_number(config, "temperature", (const double[]){0.0, 100.0}, &temperature, err);
+    if (status == WEFT_OK)
+        status = read_number(config, "top_p", (const double[]){1e-6, 1.0}, &top_p, err);
+    if (status == WEFT_OK)
+        status = read_number(config, "min_p", (const double[]){0.0, 0.999}, &min_p, err);
+    if (status == WEFT_OK)
+        status = read_number(config, "top_k", (const double[]){0.0, 1e9}, &top_k, err);
+    if (status != WEFT_OK) return status;
+    s->temperature = (float)temperature;
+    s->top_p = (float)top_p;
+    s->min_p = (float)min_p;
+    s->top_k = (uint32_t)top_k;
+    return WEFT_OK;
 }
 
 static weft_status read_json(llm *m, int32_t *ids, const model_source *source, weft_error *err)
@@ -58,8 +90,8 @@ static weft_status read_json(llm *m, int32_t *ids, const model_source *source, w
             err_context(err, "generation_config.json: ");
             return status;
         }
-        read_sampling(&m->generation.sampling, doc.root);
-        status = read_stops(m, ids, json_get(doc.root, "eos_token_id"), err);
+        status = read_sampling(&m->generation.sampling, doc.root, err);
+        if (status == WEFT_OK) status = read_stops(m, ids, json_get(doc.root, "eos_token_id"), err);
     }
     json_doc_free(&doc);
     if (status == WEFT_OK && m->generation.n_stop_ids == 0) {
@@ -77,7 +109,10 @@ static weft_status read_gguf(llm *m, int32_t *ids, weft_error *err)
                                        "tokenizer.ggml.eot_token_id"};
     for (size_t i = 0; i < COUNT_OF(KEYS); i++) {
         uint64_t id;
-        if (!gguf_u64(weights_metadata(m->weights, KEYS[i]), &id)) continue;
+        const gguf_value *value = weights_metadata(m->weights, KEYS[i]);
+        if (value == NULL) continue;
+        if (!gguf_u64(value, &id))
+            return err_set(err, WEFT_FORMAT, "'%s' is not a token id", KEYS[i]);
         weft_status status = add_stop(m, ids, (double)id, err);
         if (status != WEFT_OK) return status;
     }

@@ -46,9 +46,14 @@ static weft_status parse_kind(rope_params *rope, str kind, weft_error *err)
 
 static weft_status check(const rope_params *r, weft_error *err)
 {
-    bool ok = r->theta > 0.0 && r->theta < 1e12 && r->factor >= 1e-3 && r->factor <= 1e6;
+    if (r->kind == ROPE_DEFAULT && r->factor != 1.0) {
+        return err_set(err, WEFT_UNSUPPORTED, "rope factor %g comes without a rope type",
+                       r->factor);
+    }
+    bool ok = r->theta > 1.0 && r->theta < 1e12 && r->factor >= 1e-3 && r->factor <= 1e6;
     ok = ok && r->low_freq_factor > 0.0 && r->high_freq_factor >= r->low_freq_factor;
     ok = ok && r->beta_fast > 0.0 && r->beta_slow > 0.0 && r->original_context >= 0.0;
+    ok = ok && isfinite(r->beta_fast) && isfinite(r->beta_slow) && isfinite(r->original_context);
     ok = ok && isfinite(r->attention_factor) && isfinite(r->mscale) && isfinite(r->mscale_all_dim);
     if (ok && (r->kind == ROPE_LLAMA3 || r->kind == ROPE_YARN)) ok = r->original_context >= 1.0;
     if (ok) return WEFT_OK;
@@ -57,18 +62,51 @@ static weft_status check(const rope_params *r, weft_error *err)
                    r->factor, r->original_context);
 }
 
+/* The number under a key, left alone when absent. */
+static weft_status read_number(const json *settings, const char *key, double *number,
+                               weft_error *err)
+{
+    const json *value = json_get(settings, key);
+    json_kind kind = json_kind_of(value);
+    if (kind == JSON_KIND_NULL) return WEFT_OK;
+    if (kind != JSON_KIND_INT && kind != JSON_KIND_REAL) {
+        return err_set(err, WEFT_FORMAT, "config.json: rope '%s' is %s, expected a number", key,
+                       json_kind_name(kind));
+    }
+    *number = json_number(value, 0.0);
+    return WEFT_OK;
+}
+
 static weft_status read_json(rope_params *rope, const json *settings, weft_error *err)
 {
     str kind = json_text(json_get(settings, "rope_type"));
     if (kind.len == 0) kind = json_text(json_get(settings, "type"));
     weft_status status = kind.len == 0 ? WEFT_OK : parse_kind(rope, kind, err);
-    rope->theta = json_number(json_get(settings, "rope_theta"), rope->theta);
     rope->truncate = json_bool(json_get(settings, "truncate"), true);
-    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+    if (status == WEFT_OK) status = read_number(settings, "rope_theta", &rope->theta, err);
+    for (size_t i = 0; i < COUNT_OF(ROWS) && status == WEFT_OK; i++) {
         double *field = (double *)(void *)((char *)rope + ROWS[i].offset);
-        *field = json_number(json_get(settings, ROWS[i].json_key), *field);
+        status = read_number(settings, ROWS[i].json_key, field, err);
     }
     return status;
+}
+
+/* Keys that would change the frequencies and that nothing here computes. */
+static weft_status refuse_gguf_keys(const model_source *s, weft_error *err)
+{
+    static const char *const KEYS[] = {"rope.scaling.attn_factor", "rope.scaling.yarn_attn_factor",
+                                       "rope.scaling.yarn_ext_factor", "rope.scale_linear"};
+    for (size_t i = 0; i < COUNT_OF(KEYS); i++) {
+        bool found;
+        double number;
+        weft_status status = source_number(s, NULL, KEYS[i], &found, &number, err);
+        if (status != WEFT_OK) return status;
+        if (found && number != 1.0) {
+            return err_set(err, WEFT_UNSUPPORTED, "'%s' is %g, which is not supported", KEYS[i],
+                           number);
+        }
+    }
+    return WEFT_OK;
 }
 
 static weft_status read_gguf(rope_params *rope, const model_source *s, weft_error *err)
@@ -77,6 +115,7 @@ static weft_status read_gguf(rope_params *rope, const model_source *s, weft_erro
     str kind;
     weft_status status = source_text(s, NULL, "rope.scaling.type", &found, &kind, err);
     if (status == WEFT_OK && found) status = parse_kind(rope, kind, err);
+    if (status == WEFT_OK) status = refuse_gguf_keys(s, err);
     for (size_t i = 0; i < COUNT_OF(ROWS) && status == WEFT_OK; i++) {
         double number;
         status = source_number(s, NULL, ROWS[i].gguf_key, &found, &number, err);

@@ -199,6 +199,16 @@ static void sum_values(const cpu_run *r, const attend_shape *s, const tile *t, u
     }
 }
 
+/* A split of which all that is seen is not a number must not pass for one that sees nothing. */
+static float largest_score(const cpu_run *r, const float *row)
+{
+    float max = r->b->kernels.max(row, KV_SPLIT);
+    for (uint32_t i = 0; i < KV_SPLIT && max == -INFINITY; i++) {
+        if (isnan(row[i])) max = row[i];
+    }
+    return max;
+}
+
 /* One split from nothing: o, maximum and sum of each query; maximum -INFINITY where it sees
  * nothing. */
 static void attend_split(const cpu_run *r, const attend_shape *s, const tile *t, uint32_t split,
@@ -213,7 +223,7 @@ static void attend_split(const cpu_run *r, const attend_shape *s, const tile *t,
         float *row = c->s + (size_t)q_i * KV_SPLIT;
         float *o = part_o(out, q_i);
         memset(o, 0, g->v_dim * sizeof(float));
-        float max = r->b->kernels.max(row, KV_SPLIT);
+        float max = largest_score(r, row);
         o[g->v_dim] = max;
         o[g->v_dim + 1] = max == -INFINITY ? 0.0F : r->b->kernels.exp_sum(row, KV_SPLIT, max);
     }
@@ -236,7 +246,7 @@ static void merge(const tile *t, partial total, partial part, bool first)
             continue;
         }
         if (b[dim] == -INFINITY) continue;
-        float max = a[dim] > b[dim] ? a[dim] : b[dim];
+        float max = isnan(a[dim]) || a[dim] > b[dim] ? a[dim] : b[dim];
         float scale_a = expf(a[dim] - max);
         float scale_b = expf(b[dim] - max);
         for (uint32_t d = 0; d < dim; d++) a[d] = a[d] * scale_a + b[d] * scale_b;

@@ -18,7 +18,7 @@ static const model_param PARAMS[] = {
      4},
     {"head_dim", "attention.key_length", SHAPE(head_dim), PARAM_U32, false, 2, 4096, 256},
     {"intermediate_size", "feed_forward_length", SHAPE(n_ff), PARAM_U32, false, 1, 1 << 20, 9216},
-    {"vocab_size", "vocab_size", SHAPE(n_vocab), PARAM_U32, false, 1, 1 << 24, 0},
+    {"vocab_size", "vocab_size", SHAPE(n_vocab), PARAM_U32, false, 1, MODEL_VOCAB, 0},
     {"max_position_embeddings", "context_length", SHAPE(context), PARAM_U32, false, 1, 1 << 30,
      131072},
     {"rms_norm_eps", "attention.layer_norm_rms_epsilon", SHAPE(norm_eps), PARAM_F32, false, 1e-12,

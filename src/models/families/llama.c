@@ -13,7 +13,7 @@ static const model_param PARAMS[] = {
      0},
     {"head_dim", "attention.key_length", SHAPE(head_dim), PARAM_U32, false, 2, 4096, 0},
     {"intermediate_size", "feed_forward_length", SHAPE(n_ff), PARAM_U32, true, 1, 1 << 20, 0},
-    {"vocab_size", "vocab_size", SHAPE(n_vocab), PARAM_U32, false, 1, 1 << 24, 0},
+    {"vocab_size", "vocab_size", SHAPE(n_vocab), PARAM_U32, false, 1, MODEL_VOCAB, 0},
     {"max_position_embeddings", "context_length", SHAPE(context), PARAM_U32, true, 1, 1 << 30, 0},
     {"rms_norm_eps", "attention.layer_norm_rms_epsilon", SHAPE(norm_eps), PARAM_F32, true, 1e-12, 1,
      0},
@@ -62,6 +62,11 @@ static weft_status derive(model_params *p, const model_source *source, weft_erro
     }
     status = part_layer_types(p, source, &found, err);
     if (status != WEFT_OK) return status;
+    if (!found && p->window != 0 && p->window < p->context) {
+        return err_set(err, WEFT_UNSUPPORTED,
+                       "a sliding window of %u without layer types, context %u, is not supported",
+                       p->window, p->context);
+    }
     const json *settings = json_get(source->config, "rope_parameters");
     if (json_kind_of(settings) == JSON_KIND_NULL)
         settings = json_get(source->config, "rope_scaling");
