@@ -316,7 +316,7 @@ static void attend_apart(const cpu_run *r, attend_shape *s, uint32_t phase_i, ui
     graph_id id = r->p->phases[phase_i].id;
     for (;;) {
         uint32_t unit =
-            atomic_fetch_add_explicit(&r->p->next[2 * phase_i], 1, memory_order_relaxed);
+            atomic_fetch_add_explicit(&r->p->next[(size_t)2 * phase_i], 1, memory_order_relaxed);
         uint32_t before = 0;
         uint32_t task_i = 0;
         tile t = {0};
@@ -364,7 +364,7 @@ void cpu_attend(const cpu_run *r, uint32_t phase_i, uint32_t thread_i)
     }
     for (;;) {
         uint32_t task_i =
-            atomic_fetch_add_explicit(&r->p->next[2 * phase_i], 1, memory_order_relaxed);
+            atomic_fetch_add_explicit(&r->p->next[(size_t)2 * phase_i], 1, memory_order_relaxed);
         if (task_i >= n_tasks) return;
         tile t = nth_tile(r, &s, task_i);
         pick_kernels(r, &s, &t);

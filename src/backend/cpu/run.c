@@ -109,7 +109,7 @@ static void run_elementwise(const cpu_run *r, const graph_value *v, float *y, to
     size_t first = (size_t)t.first * v->cols;
     size_t n = (size_t)t.end * v->cols;
     const float *a = cpu_data(r, v->in[0]);
-    const float *b = v->in[1] != 0 ? cpu_data(r, v->in[1]) : NULL;
+    const float *b = v->in[1] != 0 ? cpu_data(r, v->in[1]) : a;
     if (v->op == GRAPH_ADD) {
         for (size_t i = first; i < n; i++) y[i] = a[i] + b[i];
     } else if (v->op == GRAPH_SCALE) {
@@ -262,8 +262,8 @@ static void run_linear(const cpu_run *r, uint32_t phase_i, uint32_t thread_i)
     const linear_op *ops = &r->p->linear_ops[ph->first];
     float *scratch = r->p->scratch[thread_i].row;
     uint32_t total = 0;
-    uint32_t chunks[16];
-    uint32_t sizes[16];
+    uint32_t chunks[16] = {0};
+    uint32_t sizes[16] = {0};
     uint32_t n_kinds = ph->id != 0 ? 1 : ph->n;
     for (uint32_t i = 0; i < n_kinds; i++) {
         uint32_t rows = r->p->g->values[ops[i].id].cols;
@@ -272,7 +272,8 @@ static void run_linear(const cpu_run *r, uint32_t phase_i, uint32_t thread_i)
         total += chunks[i];
     }
     for (;;) {
-        uint32_t c = atomic_fetch_add_explicit(&r->p->next[2 * phase_i], 1, memory_order_relaxed);
+        uint32_t c =
+            atomic_fetch_add_explicit(&r->p->next[(size_t)2 * phase_i], 1, memory_order_relaxed);
         if (c >= total) return;
         uint32_t i = 0;
         while (c >= chunks[i]) c -= chunks[i++];

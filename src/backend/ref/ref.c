@@ -253,7 +253,7 @@ static double activate(graph_act act, double x)
 static void run_elementwise(const run_state *r, const graph_value *v, float *y)
 {
     const float *a = data(r, v->in[0]);
-    const float *b = v->in[1] != 0 ? data(r, v->in[1]) : NULL;
+    const float *b = v->in[1] != 0 ? data(r, v->in[1]) : a;
     size_t n = (size_t)n_rows(r, v) * v->cols;
     for (size_t i = 0; i < n; i++) {
         switch (v->op) {
