@@ -110,6 +110,7 @@ weft_status kv_config_init(kv_config *c, arena *a, const kv_layer *layers, uint3
     ASSERT(p >= 16 && p <= KV_SPLIT && (p & (p - 1)) == 0);
     *c = (kv_config){.n_layers = n_layers, .bounds = *bounds};
     c->geometries = arena_array(a, n_layers, sizeof *c->geometries);
+    // NOLINTNEXTLINE(bugprone-sizeof-expression): an array of pointers
     c->layouts = arena_array(a, n_layers, sizeof *c->layouts);
     c->n_slots = arena_array(a, n_layers, sizeof *c->n_slots);
     c->class_of = arena_array(a, n_layers, sizeof *c->class_of);

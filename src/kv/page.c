@@ -36,12 +36,13 @@ weft_status kv_pool_create(const weft_allocator *allocator, const backend_api *a
     p->b = b;
     p->budget = budget;
     p->classes = mem_alloc_zero(allocator, config->n_classes * sizeof *p->classes);
-    bool ok = p->classes != NULL || config->n_classes == 0;
-    if (ok) p->n_classes = config->n_classes;
-    for (uint32_t i = 0; i < p->n_classes; i++) p->classes[i].bytes = config->class_bytes[i];
-    if (!ok) {
+    if (p->classes == NULL && config->n_classes > 0) {
         kv_pool_destroy(p);
         return err_set(err, WEFT_NOMEM, "out of memory for the page pool");
+    }
+    p->n_classes = config->n_classes;
+    for (uint32_t i = 0; i < config->n_classes && p->classes != NULL; i++) {
+        p->classes[i].bytes = config->class_bytes[i];
     }
     *pool = p;
     return WEFT_OK;
@@ -59,7 +60,7 @@ static void release_free(kv_pool *p, page_class *c, uint32_t n)
 void kv_pool_destroy(kv_pool *pool)
 {
     if (pool == NULL) return;
-    for (uint32_t i = 0; i < pool->n_classes; i++) {
+    for (uint32_t i = 0; i < pool->n_classes && pool->classes != NULL; i++) {
         page_class *c = &pool->classes[i];
         ASSERT(c->taken == 0);
         release_free(pool, c, c->n_free);

@@ -25,7 +25,8 @@ void kv_seq_destroy(const weft_allocator *allocator, kv_seq *seq)
     const kv_config *c = seq->config;
     ASSERT(!seq->open); /* T-5 */
     /* limit is set last: before, there are no pages and perhaps not even the arrays. */
-    for (uint32_t layer = 0; layer < c->n_layers && seq->limit != 0; layer++) {
+    bool held = seq->limit != 0 && seq->pages != NULL && seq->first_slots != NULL;
+    for (uint32_t layer = 0; layer < c->n_layers && held; layer++) {
         for (uint32_t i = 0; i < c->n_slots[layer]; i++) {
             unsigned char *page = seq->pages[seq->first_slots[layer] + i];
             if (page != NULL) kv_pool_give(seq->pool, c->class_of[layer], page);

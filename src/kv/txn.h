@@ -19,7 +19,7 @@ typedef struct kv_seq {
 
 /* Reserves pages for n_positions: LIMIT or NOMEM when that cannot be, with nothing changed. */
 weft_status kv_seq_create(const weft_allocator *allocator, kv_pool *pool, const kv_config *config,
-                          uint32_t n_positions, kv_seq **seq, weft_error *err);
+                          uint32_t n_positions, kv_seq **out, weft_error *err);
 
 /* Accepts NULL. Gives back every page and the reservation. Traps inside a transaction. */
 void kv_seq_destroy(const weft_allocator *allocator, kv_seq *seq);
