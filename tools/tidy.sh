@@ -1,6 +1,6 @@
 #!/bin/sh
-# tidy.sh BUILD - clang-tidy 14 over the sources that BUILD compiled and over every header on its
-# own: those reached only through a .def would go unseen otherwise. Fragments that one .c completes
+# tidy.sh BUILD - clang-tidy 14 over the product's sources that BUILD compiled (src, not tests) and
+# over every header on its own: those reached only through a .def would go unseen otherwise. Fragments that one .c completes
 # (vec_*.h, *_data.h) are seen from there. A finding is an error.
 set -eu
 
@@ -14,7 +14,7 @@ list=$build/tidy.files
 {
     sed -n "s|^ *\"file\": \"$PWD/\(.*\.c\)\",\{0,1\}\$|\1|p" "$build/compile_commands.json"
     find src include -name '*.h' ! -name 'vec_*.h' ! -name '*_data.h'
-} | sort -u >"$list"
+} | grep -E '^(src|include)/' | sort -u >"$list"
 if [ ! -s "$list" ]; then
     echo "tidy.sh: no files found" >&2
     exit 1
