@@ -1,6 +1,7 @@
 #!/bin/sh
 # tidy.sh BUILD - clang-tidy 14 over the product's sources that BUILD compiled (src, not tests) and
-# over every header on its own: those reached only through a .def would go unseen otherwise. Fragments that one .c completes
+# over every header on its own: those reached only through a .def would go unseen otherwise.
+# Fragments that one .c completes
 # (vec_*.h, *_data.h) are seen from there. A finding is an error.
 set -eu
 
