@@ -160,9 +160,11 @@ static kernel_input input(const cpu_kernels *k)
     uint16_t *h = take(n * sizeof(uint16_t));
     int16_t *q = take(n * sizeof(int16_t));
     for (size_t i = 0; i < n; i++) f[i] = (float)(i % 97) / 97.0F - 0.5F;
-    k->prepare_i16(f, (uint32_t)(n / KERNEL_BLOCK), q, scale, sum);
+    int32_t *total = take(n / KERNEL_BLOCK * sizeof(int32_t));
+    kernel_codes_input codes = {q, scale, sum, total};
+    k->prepare_i16(f, (uint32_t)(n / KERNEL_BLOCK), &codes);
     k->prepare_bf16(f, (uint32_t)n, f, h);
-    return (kernel_input){f, h, q, scale, sum};
+    return (kernel_input){f, h, q, scale, sum, total};
 }
 
 /* f32 multiply-adds of one thread, times the threads: what the long batches are held against. */

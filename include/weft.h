@@ -204,7 +204,8 @@ typedef enum weft_act { WEFT_ACT_BF16 = 0, WEFT_ACT_F32 = 1 } weft_act;
 typedef struct weft_engine_options {
     uint32_t struct_size;
     const char *backend; /* "cpu" (default), "ref" */
-    const char *isa;     /* NULL: the best this processor has; "generic", "avx2", "avx512" */
+    const char *isa;     /* NULL: the best this processor has; "generic", "avx2", "avx512",
+                            "avx512bf16" */
     const char *kv;      /* KV codec spec; NULL: the activation type */
     weft_act act;
     uint32_t n_threads;     /* 0: one per available processor */

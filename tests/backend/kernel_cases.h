@@ -174,6 +174,7 @@ typedef struct case_input {
     float *f, *scale, *sum;
     uint16_t *h;
     int16_t *q;
+    int32_t *total;
 } case_input;
 
 /* blocks: cols is a multiple of KERNEL_BLOCK, and q, scale and sum are wanted, f then being q *
@@ -192,7 +193,9 @@ static inline case_input case_input_new(const cpu_kernels *k, uint32_t n_tokens,
         x.q = case_alloc(n * sizeof(int16_t));
         x.scale = case_alloc(n_blocks * sizeof(float));
         x.sum = case_alloc(n_blocks * sizeof(float));
-        k->prepare_i16(x.f, (uint32_t)n_blocks, x.q, x.scale, x.sum);
+        x.total = case_alloc(n_blocks * sizeof(int32_t));
+        kernel_codes_input out = {x.q, x.scale, x.sum, x.total};
+        k->prepare_i16(x.f, (uint32_t)n_blocks, &out);
     }
     if (rounded) k->prepare_bf16(x.f, (uint32_t)n, x.f, x.h);
     return x;
@@ -205,6 +208,7 @@ static inline void case_input_free(case_input *x)
     free(x->q);
     free(x->scale);
     free(x->sum);
+    free(x->total);
 }
 
 #endif

@@ -124,6 +124,7 @@ static void linear_call(const linear_case *c, kernel_linear_fn *fn, linear_part 
         a.x.q = c->x.q + at;
         a.x.scale = c->x.scale + at / KERNEL_BLOCK;
         a.x.sum = c->x.sum + at / KERNEL_BLOCK;
+        a.x.total = c->x.total + at / KERNEL_BLOCK;
     } else {
         a.x.f = c->x.f + at;
         a.x.h = c->slot == SLOT_linear_bf16_h ? c->x.h + at : NULL;
@@ -142,7 +143,8 @@ static double linear_terms(const linear_case *c, uint32_t token, uint32_t row)
     for (uint32_t k = 0; k < c->cols; k++) {
         size_t at = (size_t)token * c->cols + k;
         double x = c->slot == SLOT_linear_codes_q
-                       ? (double)c->x.q[at] * (double)c->x.scale[at / KERNEL_BLOCK]
+                       ? (double)c->x.q[(size_t)token * c->cols + kernel_code_at(k)] *
+                             (double)c->x.scale[at / KERNEL_BLOCK]
                        : (double)c->x.f[at];
         terms += fabs((double)c->scratch[k] * x);
     }
@@ -230,7 +232,7 @@ static void linear_alias(const linear_slot *of, const case_weight *cw)
     memcpy(y, c.add.at, n * sizeof(float));
     linear_call(&c, fn, (linear_part){0, c.n_tokens, 0, c.rows}, y, FORM_ADD);
     kernel_linear a = {.w = &c.w, .end = c.rows, .n_tokens = c.n_tokens, .stride = c.rows + 3u};
-    a.x = (kernel_input){c.x.f, c.x.h, c.x.q, c.x.scale, c.x.sum};
+    a.x = (kernel_input){c.x.f, c.x.h, c.x.q, c.x.scale, c.x.sum, c.x.total};
     a.bias = c.bias.at;
     a.add = c.add.at;
     a.y = c.add.at;
@@ -345,12 +347,17 @@ static void check_kernel_prepare_i16_fn(slot_id slot, kernel_prepare_i16_fn *fn,
         if (n > 40 && turn % 6 == 2) x.at[turn % 32] = fp_from_bits(0x7f7fffffu);
         int16_t *q = case_alloc(n * sizeof(int16_t));
         int16_t *q0 = case_alloc(n * sizeof(int16_t));
+        int32_t *total = case_alloc(2 * (size_t)n_blocks * sizeof(int32_t));
         case_floats out = case_floats_new(4 * (size_t)n_blocks, 1, 0.0F);
         float *scale0 = out.at + 2 * (size_t)n_blocks;
-        fn(x.at, n_blocks, q, out.at, out.at + n_blocks);
-        reference(x.at, n_blocks, q0, scale0, scale0 + n_blocks);
+        kernel_codes_input to = {q, out.at, out.at + n_blocks, total};
+        kernel_codes_input to0 = {q0, scale0, scale0 + n_blocks, total + n_blocks};
+        fn(x.at, n_blocks, &to);
+        reference(x.at, n_blocks, &to0);
         check_same(q, q0, n * sizeof(int16_t), "q");
         check_same(out.at, scale0, 2 * (size_t)n_blocks * sizeof(float), "scale and sum");
+        check_same(total, total + n_blocks, n_blocks * sizeof(int32_t), "total");
+        free(total);
         free(q);
         free(q0);
         free(out.block);

@@ -59,8 +59,7 @@ typedef struct phase {
 typedef struct cpu_input {
     float *f;
     uint16_t *h;
-    int16_t *q;
-    float *scale, *sum;
+    kernel_codes_input codes;
 } cpu_input;
 
 /* What one thread needs for itself. */

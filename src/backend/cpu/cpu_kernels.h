@@ -1,7 +1,7 @@
 /* cpu_kernels.h - the loops that have faster forms per instruction set.
  *
  * One slot a loop. generic.c fills every slot and defines the answer: it accumulates in double.
- * avx2.c and avx512.c override what they make faster, and each of their loops is compared with
+ * avx2.c, avx512.c and avx512bf16.c override what they make faster, and each of their loops is compared with
  * generic's on every instruction set present (tests/backend/test_kernels.c walks the map).
  *
  * Exactness: for one output the order of additions depends on nothing but the inner dimension: not
@@ -26,11 +26,28 @@ enum { KERNEL_BLOCK = 32, KERNEL_SPLIT = 256, KERNEL_READS = 3 };
 typedef struct kernel_input {
     const float *f;    /* [n_tokens, cols], rounded to the activation type */
     const uint16_t *h; /* [n_tokens, cols], the same as bf16 */
-    const int16_t *q;  /* [n_tokens, cols], cols a multiple of KERNEL_BLOCK */
+    const int16_t *q;  /* [n_tokens, cols], cols a multiple of KERNEL_BLOCK; column i of a token
+                          stands at kernel_code_at(i) */
     const float *
         scale; /* [n_tokens, cols / KERNEL_BLOCK], 0 for a block of zeros, NaN for one not finite */
-    const float *sum; /* [n_tokens, cols / KERNEL_BLOCK], scale times the sum of q: exact */
+    const float *sum;     /* [n_tokens, cols / KERNEL_BLOCK], scale times the sum of q: exact */
+    const int32_t *total; /* [n_tokens, cols / KERNEL_BLOCK], the sum of q */
 } kernel_input;
+
+/* Of each four columns, the two in the middle change places: packed codes whose low and high halves
+ * of a word are two columns apart then meet neighbours. */
+static inline uint32_t kernel_code_at(uint32_t column)
+{
+    uint32_t of_four = column % 4;
+    return of_four == 1 || of_four == 2 ? column ^ 3 : column;
+}
+
+/* Where q, scale, sum and total of a kernel_input are written. */
+typedef struct kernel_codes_input {
+    int16_t *q;
+    float *scale, *sum;
+    int32_t *total;
+} kernel_codes_input;
 
 /* y[t, o] = add[t, o] + (sum_k w[o, k] x[t, k] + bias[o]) for o in [first, end). */
 typedef struct kernel_linear {
@@ -47,12 +64,20 @@ typedef struct kernel_linear {
 
 typedef void kernel_linear_fn(const kernel_linear *a);
 
+/* Stores the sum of one token and one row. */
+static inline void kernel_put(const kernel_linear *a, uint32_t token, uint32_t row, float sum)
+{
+    size_t to = (size_t)token * a->stride + row;
+    if (a->bias != NULL) sum += a->bias[row];
+    a->y[to] = a->add == NULL ? sum : a->add[to] + sum;
+}
+
 /* x [n] -> f and h [n], both rounded to bf16 (nearest even). */
 typedef void kernel_prepare_bf16_fn(const float *x, uint32_t n, float *f, uint16_t *h);
 
-/* x [n_blocks * KERNEL_BLOCK] -> q, scale, sum as above, x rounded to bf16 first. */
-typedef void kernel_prepare_i16_fn(const float *x, uint32_t n_blocks, int16_t *q, float *scale,
-                                   float *sum);
+/* x [n_blocks * KERNEL_BLOCK] -> q, scale, sum, total as above, x rounded to bf16 first. */
+typedef void kernel_prepare_i16_fn(const float *x, uint32_t n_blocks,
+                                   const kernel_codes_input *out);
 
 /* y[i] = x[i] / sqrt(mean x^2 + eps) * w[i]; y may be x. */
 typedef void kernel_rms_norm_fn(const float *x, const float *w, uint32_t n, float eps, float *y);
@@ -143,7 +168,7 @@ typedef struct cpu_isa {
     void (*fill)(cpu_kernels *k); /* overrides what it makes faster */
 } cpu_isa;
 
-/* generic, avx2, avx512: best last. [*count] */
+/* generic, avx2, avx512, avx512bf16: best last. [*count] */
 const cpu_isa *cpu_isa_table(size_t *count);
 
 /* Fills from generic upwards through each row that this processor has, stopping at the one named.
@@ -154,5 +179,6 @@ weft_status cpu_kernels_select(const char *isa, cpu_kernels *k, weft_error *err)
 void cpu_fill_generic(cpu_kernels *k);
 void cpu_fill_avx2(cpu_kernels *k);
 void cpu_fill_avx512(cpu_kernels *k);
+void cpu_fill_avx512bf16(cpu_kernels *k);
 
 #endif

@@ -19,9 +19,9 @@ static void linear_rows(const kernel_linear *a, bool codes)
             size_t at = (size_t)t * cols;
             double sum = 0.0;
             for (uint32_t k = 0; k < cols; k++) {
-                double x =
-                    codes ? (double)a->x.q[at + k] * (double)a->x.scale[(at + k) / KERNEL_BLOCK]
-                          : (double)a->x.f[at + k];
+                double x = codes ? (double)a->x.q[at + kernel_code_at(k)] *
+                                       (double)a->x.scale[(at + k) / KERNEL_BLOCK]
+                                 : (double)a->x.f[at + k];
                 sum += (double)a->scratch[k] * x;
             }
             if (a->bias != NULL) sum += (double)a->bias[o];
@@ -52,9 +52,10 @@ static void prepare_bf16(const float *x, uint32_t n, float *f, uint16_t *h)
 /* Below this exponent the block's scale would leave the normal range. */
 enum { EXPONENT_LEAST = -100 };
 
-static void prepare_i16(const float *x, uint32_t n_blocks, int16_t *q, float *scale, float *sum)
+static void prepare_i16(const float *x, uint32_t n_blocks, const kernel_codes_input *out)
 {
-    for (uint32_t b = 0; b < n_blocks; b++, x += KERNEL_BLOCK, q += KERNEL_BLOCK) {
+    for (uint32_t b = 0; b < n_blocks; b++, x += KERNEL_BLOCK) {
+        int16_t *q = out->q + (size_t)b * KERNEL_BLOCK;
         uint32_t largest = 0;
         for (uint32_t i = 0; i < KERNEL_BLOCK; i++) {
             uint32_t magnitude = fp_to_bits(fp_round_bf16(x[i])) & 0x7fffffffu;
@@ -65,18 +66,21 @@ static void prepare_i16(const float *x, uint32_t n_blocks, int16_t *q, float *sc
         if (exponent < EXPONENT_LEAST) exponent = EXPONENT_LEAST;
         if (largest == 0 || largest >= 0x7f800000u) {
             memset(q, 0, KERNEL_BLOCK * sizeof *q);
-            scale[b] = largest == 0 ? 0.0F : NAN;
-            sum[b] = scale[b];
+            out->scale[b] = largest == 0 ? 0.0F : NAN;
+            out->sum[b] = out->scale[b];
+            out->total[b] = 0;
             continue;
         }
         float step = fp_from_bits((uint32_t)(exponent - 14 + 127) << 23);
         float inverse = fp_from_bits((uint32_t)(14 - exponent + 127) << 23);
         for (uint32_t i = 0; i < KERNEL_BLOCK; i++) {
-            q[i] = (int16_t)lrintf(fp_round_bf16(x[i]) * inverse);
-            total += q[i];
+            int16_t whole = (int16_t)lrintf(fp_round_bf16(x[i]) * inverse);
+            q[kernel_code_at(i)] = whole;
+            total += whole;
         }
-        scale[b] = step;
-        sum[b] = (float)total * step;
+        out->scale[b] = step;
+        out->total[b] = total;
+        out->sum[b] = (float)total * step;
     }
 }
 

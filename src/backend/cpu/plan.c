@@ -274,10 +274,12 @@ static bool take_buffers(backend *b, backend_plan *p, sizes s)
         size_t n_blocks = s.input / KERNEL_BLOCK + 1;
         p->input.f = take(p, s.input, sizeof(float));
         p->input.h = take(p, s.input, sizeof(uint16_t));
-        p->input.q = take(p, s.input, sizeof(int16_t));
-        p->input.scale = take(p, n_blocks, sizeof(float));
-        p->input.sum = take(p, n_blocks, sizeof(float));
-        ok = p->input.f && p->input.h && p->input.q && p->input.scale && p->input.sum;
+        kernel_codes_input *codes = &p->input.codes;
+        codes->q = take(p, s.input, sizeof(int16_t));
+        codes->scale = take(p, n_blocks, sizeof(float));
+        codes->sum = take(p, n_blocks, sizeof(float));
+        codes->total = take(p, n_blocks, sizeof(int32_t));
+        ok = p->input.f && p->input.h && codes->q && codes->scale && codes->sum && codes->total;
     }
     for (uint32_t i = 0; i < b->n_threads && ok; i++) {
         cpu_scratch *c = &p->scratch[i];

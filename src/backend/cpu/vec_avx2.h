@@ -250,6 +250,19 @@ INLINE vf vf_from_int(vi a)
     return _mm256_cvtepi32_ps(a);
 }
 
+/* The f16 numbers in the low halves of lanes that hold 0 .. 65535. */
+INLINE vf vf_from_f16(vi a)
+{
+    vi packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(a, a), 0x08);
+    return _mm256_cvtph_ps(_mm256_castsi256_si128(packed));
+}
+
+/* Of each four lanes, the two in the middle change places. */
+INLINE vi vi_swap_middles(vi a)
+{
+    return _mm256_shuffle_epi32(a, 0xd8);
+}
+
 INLINE vi vi_add(vi a, vi b)
 {
     return _mm256_add_epi32(a, b);
@@ -275,17 +288,23 @@ INLINE vi vi_xor(vi a, vi b)
     return _mm256_xor_si256(a, b);
 }
 
-INLINE vi vi_srl(vi a, int n)
+INLINE vi vi_srl(vi a, const int n)
 {
     return _mm256_srli_epi32(a, n);
 }
 
-INLINE vi vi_sra(vi a, int n)
+/* By a number that is no constant. */
+INLINE vi vi_srl_any(vi a, uint32_t n)
+{
+    return _mm256_srl_epi32(a, _mm_cvtsi32_si128((int)n));
+}
+
+INLINE vi vi_sra(vi a, const int n)
 {
     return _mm256_srai_epi32(a, n);
 }
 
-INLINE vi vi_sll(vi a, int n)
+INLINE vi vi_sll(vi a, const int n)
 {
     return _mm256_slli_epi32(a, n);
 }
@@ -338,32 +357,13 @@ INLINE void vi_store_i16(int16_t *at, vi a)
     _mm_storeu_si128((__m128i *)at, _mm256_castsi256_si128(packed));
 }
 
-/* Lane i of the result: the sum of a[i]. */
-INLINE vi vi_tree(const vi a[VL])
+/* sum + the products of pairs of 16-bit numbers with one pair. The compiler may not put a chain of
+ * these in another order: it would hold all products at once, on the stack. */
+INLINE vi vi_dot_pair(vi sum, vi a, const int16_t *pair)
 {
-    vi quad[2];
-    UNROLL
-    for (int i = 0; i < 2; i++) {
-        const vi *p = a + 4 * (size_t)i;
-        vi x = vi_add(_mm256_unpacklo_epi32(p[0], p[1]), _mm256_unpackhi_epi32(p[0], p[1]));
-        vi y = vi_add(_mm256_unpacklo_epi32(p[2], p[3]), _mm256_unpackhi_epi32(p[2], p[3]));
-        quad[i] = vi_add(_mm256_unpacklo_epi64(x, y), _mm256_unpackhi_epi64(x, y));
-    }
-    return vi_add(_mm256_permute2x128_si256(quad[0], quad[1], 0x20),
-                  _mm256_permute2x128_si256(quad[0], quad[1], 0x31));
-}
-
-/* The sums of the products of pairs of 16-bit numbers. */
-INLINE vi vi_pairs(vi a, vi b)
-{
-    return _mm256_madd_epi16(a, b);
-}
-
-/* sum + the products of pairs of 16-bit numbers. The compiler may not put a chain of these in
- * another order: it would hold all products at once, on the stack. */
-INLINE vi vi_dot(vi sum, vi a, vi b)
-{
-    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(a, b));
+    int32_t both;
+    memcpy(&both, pair, sizeof both);
+    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(a, _mm256_set1_epi32(both)));
     __asm__("" : "+x"(sum));
     return sum;
 }
@@ -391,15 +391,34 @@ INLINE void v_transpose(const vi row[8], vi column[8])
     }
 }
 
-/* 16 bytes of each of VL rows, skip bytes into them -> their 4 words, each of VL rows. */
-INLINE void v_turn_words(const unsigned char *const row[VL], size_t skip, vi word[4])
+/* A pointer of which the compiler knows nothing: it then keeps that one in a register, and not
+ * every sum of it with a constant. */
+INLINE const unsigned char *v_kept_bytes(const unsigned char *p)
 {
+    __asm__("" : "+r"(p));
+    return p;
+}
+
+INLINE const int16_t *v_kept(const int16_t *p)
+{
+    __asm__("" : "+r"(p));
+    return p;
+}
+
+INLINE __m128i v_load_16(const unsigned char *at)
+{
+    return _mm_loadu_si128((const __m128i *)(const void *)at);
+}
+
+/* 16 bytes of each of VL rows, which are stride apart -> their 4 words, each of VL rows. */
+INLINE void v_turn_words(const unsigned char *at, size_t stride, vi word[4])
+{
+    const unsigned char *low = at;
+    const unsigned char *high = v_kept_bytes(at + 4 * stride);
     vi a[4];
     UNROLL
-    for (int i = 0; i < 4; i++) {
-        const __m128i *low = (const __m128i *)(const void *)(row[i] + skip);
-        const __m128i *high = (const __m128i *)(const void *)(row[4 + i] + skip);
-        a[i] = _mm256_set_m128i(_mm_loadu_si128(high), _mm_loadu_si128(low));
+    for (size_t i = 0; i < 4; i++) {
+        a[i] = _mm256_set_m128i(v_load_16(high + i * stride), v_load_16(low + i * stride));
     }
     vi x = _mm256_unpacklo_epi32(a[0], a[1]);
     vi y = _mm256_unpackhi_epi32(a[0], a[1]);
@@ -411,19 +430,37 @@ INLINE void v_turn_words(const unsigned char *const row[VL], size_t skip, vi wor
     word[3] = _mm256_unpackhi_epi64(y, w);
 }
 
-/* In each word, bytes low and high (constants) as two 16-bit numbers. */
-INLINE vi vi_two_bytes(vi a, const int low, const int high)
+/* at [VL, 2] -> its two columns. */
+INLINE void vi_load_pairs(const void *at, vi column[2])
 {
-    const int first = (int)0x80008000u | low | high << 16;
-    vi from = _mm256_broadcastsi128_si256(
-        _mm_setr_epi32(first, first + 0x00040004, first + 0x00080008, first + 0x000c000c));
-    return _mm256_shuffle_epi8(a, from);
+    vf first;
+    vf second;
+    vf_load_pairs(at, &first, &second);
+    column[0] = vi_of(first);
+    column[1] = vi_of(second);
 }
 
-/* In each word, twice a byte -> its low nibble and its high nibble. */
-INLINE vi vi_two_nibbles(vi a)
+/* In each word, the two bytes in the middle change places. */
+INLINE vi vi_swap_middle(vi a)
 {
-    return _mm256_srli_epi16(_mm256_mullo_epi16(a, _mm256_set1_epi32(0x01001000)), 12);
+    return _mm256_shuffle_epi8(a, _mm256_broadcastsi128_si256(_mm_setr_epi8(
+                                      0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15)));
+}
+
+/* Shifts of 16-bit numbers. */
+INLINE vi vi_srl_halves(vi a, const int n)
+{
+    return _mm256_srli_epi16(a, n);
+}
+
+INLINE vi vi_sra_halves(vi a, const int n)
+{
+    return _mm256_srai_epi16(a, n);
+}
+
+INLINE vi vi_sll_halves(vi a, const int n)
+{
+    return _mm256_slli_epi16(a, n);
 }
 
 INLINE vi vi_minus_16(vi a, int16_t value)
@@ -445,38 +482,11 @@ INLINE void v_transpose_8(const float *rows, float *columns)
 
 /* ---- blocks of 32 columns */
 
-INLINE vw vw_load(const int16_t *at)
+/* Codes of at most 8 bits, a byte each. */
+INLINE void vw_store_bytes(unsigned char *at, vw a)
 {
-    return (vw){vi_load(at), vi_load(at + 16)};
-}
-
-/* Sums of the products of VL runs of columns. */
-INLINE vi vw_dot(vw a, vw b)
-{
-    return _mm256_add_epi32(_mm256_madd_epi16(a.lo, b.lo), _mm256_madd_epi16(a.hi, b.hi));
-}
-
-/* The same of columns 0..15 (half 0) or 16..31. */
-INLINE vi vw_dot_half(vw a, vw b, int half)
-{
-    return half == 0 ? _mm256_madd_epi16(a.lo, b.lo) : _mm256_madd_epi16(a.hi, b.hi);
-}
-
-/* Blocks of VL rows -> the 16 pairs of columns, each of VL rows and stride from the one before. */
-INLINE void vw_interleave(const vw a[VL], int32_t *out, size_t stride)
-{
-    vi row[VL];
-    vi column[VL];
-    UNROLL
-    for (int i = 0; i < VL; i++) row[i] = a[i].lo;
-    v_transpose(row, column);
-    UNROLL
-    for (size_t i = 0; i < VL; i++) vi_store(out + i * stride, column[i]);
-    UNROLL
-    for (int i = 0; i < VL; i++) row[i] = a[i].hi;
-    v_transpose(row, column);
-    UNROLL
-    for (size_t i = 0; i < VL; i++) vi_store(out + (VL + i) * stride, column[i]);
+    vi bytes = _mm256_permute4x64_epi64(_mm256_packus_epi16(a.lo, a.hi), 0xd8);
+    _mm256_storeu_si256((__m256i *)(void *)at, bytes);
 }
 
 INLINE void vw_to_float(vw a, vf out[VW / VL])

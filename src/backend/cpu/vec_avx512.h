@@ -21,6 +21,13 @@ typedef struct vw {
     __m512i all; /* columns 0..31 */
 } vw;
 
+/* The type that the compiler gives a constant shift of 16-bit numbers. */
+#ifdef __clang__
+typedef unsigned shift_16;
+#else
+typedef int shift_16;
+#endif
+
 INLINE void v_prefetch(const void *at)
 {
     _mm_prefetch((const char *)at, _MM_HINT_T0);
@@ -251,6 +258,18 @@ INLINE vf vf_from_int(vi a)
     return _mm512_cvtepi32_ps(a);
 }
 
+/* The f16 numbers in the low halves of lanes that hold 0 .. 65535. */
+INLINE vf vf_from_f16(vi a)
+{
+    return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(a));
+}
+
+/* Of each four lanes, the two in the middle change places. */
+INLINE vi vi_swap_middles(vi a)
+{
+    return _mm512_shuffle_epi32(a, (_MM_PERM_ENUM)0xd8);
+}
+
 INLINE vi vi_add(vi a, vi b)
 {
     return _mm512_add_epi32(a, b);
@@ -276,19 +295,25 @@ INLINE vi vi_xor(vi a, vi b)
     return _mm512_xor_si512(a, b);
 }
 
-INLINE vi vi_srl(vi a, unsigned n)
+INLINE vi vi_srl(vi a, const int n)
 {
-    return _mm512_srli_epi32(a, n);
+    return _mm512_srli_epi32(a, (unsigned)n);
 }
 
-INLINE vi vi_sra(vi a, unsigned n)
+/* By a number that is no constant. */
+INLINE vi vi_srl_any(vi a, uint32_t n)
 {
-    return _mm512_srai_epi32(a, n);
+    return _mm512_srl_epi32(a, _mm_cvtsi32_si128((int)n));
 }
 
-INLINE vi vi_sll(vi a, unsigned n)
+INLINE vi vi_sra(vi a, const int n)
 {
-    return _mm512_slli_epi32(a, n);
+    return _mm512_srai_epi32(a, (unsigned)n);
+}
+
+INLINE vi vi_sll(vi a, const int n)
+{
+    return _mm512_slli_epi32(a, (unsigned)n);
 }
 
 INLINE vi vi_max(vi a, vi b)
@@ -331,34 +356,16 @@ INLINE void vi_store_i16(int16_t *at, vi a)
     _mm256_storeu_si256((__m256i *)(void *)at, _mm512_cvtepi32_epi16(a));
 }
 
-/* Lane i of the result: the sum of a[i]. */
-INLINE vi vi_tree(const vi a[VL])
-{
-    vi quad[4];
-    UNROLL
-    for (int i = 0; i < 4; i++) {
-        const vi *p = a + 4 * (size_t)i;
-        vi x = vi_add(_mm512_unpacklo_epi32(p[0], p[1]), _mm512_unpackhi_epi32(p[0], p[1]));
-        vi y = vi_add(_mm512_unpacklo_epi32(p[2], p[3]), _mm512_unpackhi_epi32(p[2], p[3]));
-        quad[i] = vi_add(_mm512_unpacklo_epi64(x, y), _mm512_unpackhi_epi64(x, y));
-    }
-    vi u = vi_add(_mm512_shuffle_i32x4(quad[0], quad[1], 0x88),
-                  _mm512_shuffle_i32x4(quad[0], quad[1], 0xdd));
-    vi v = vi_add(_mm512_shuffle_i32x4(quad[2], quad[3], 0x88),
-                  _mm512_shuffle_i32x4(quad[2], quad[3], 0xdd));
-    return vi_add(_mm512_shuffle_i32x4(u, v, 0x88), _mm512_shuffle_i32x4(u, v, 0xdd));
-}
+typedef int32_t v_pair __attribute__((may_alias, aligned(2)));
 
-/* The sums of the products of pairs of 16-bit numbers. */
-INLINE vi vi_pairs(vi a, vi b)
+/* sum + the products of pairs of 16-bit numbers with one pair, which the instruction itself takes
+ * from memory: compilers load it apart. */
+INLINE vi vi_dot_pair(vi sum, vi a, const int16_t *pair)
 {
-    return _mm512_madd_epi16(a, b);
-}
-
-/* sum + the products of pairs of 16-bit numbers. */
-INLINE vi vi_dot(vi sum, vi a, vi b)
-{
-    return _mm512_dpwssd_epi32(sum, a, b);
+    __asm__("vpdpwssd %2%{1to16%}, %1, %0"
+            : "+v"(sum)
+            : "v"(a), "m"(*(const v_pair *)(const void *)pair));
+    return sum;
 }
 
 /* rows [16, 16] of 32 bits -> columns. */
@@ -390,20 +397,38 @@ INLINE void v_transpose(const vi row[VL], vi column[VL])
     }
 }
 
-/* 16 bytes of each of VL rows, skip bytes into them -> their 4 words, each of VL rows. */
-INLINE void v_turn_words(const unsigned char *const row[VL], size_t skip, vi word[4])
+/* A pointer of which the compiler knows nothing: it then keeps that one in a register, and not
+ * every sum of it with a constant. */
+INLINE const unsigned char *v_kept_bytes(const unsigned char *p)
 {
+    __asm__("" : "+r"(p));
+    return p;
+}
+
+INLINE const int16_t *v_kept(const int16_t *p)
+{
+    __asm__("" : "+r"(p));
+    return p;
+}
+
+INLINE __m128i v_load_16(const unsigned char *at)
+{
+    return _mm_loadu_si128((const __m128i *)(const void *)at);
+}
+
+/* 16 bytes of each of VL rows, which are stride apart -> their 4 words, each of VL rows. */
+INLINE void v_turn_words(const unsigned char *at, size_t stride, vi word[4])
+{
+    const unsigned char *row4 = v_kept_bytes(at + 4 * stride);
+    const unsigned char *row8 = v_kept_bytes(row4 + 4 * stride);
+    const unsigned char *row12 = v_kept_bytes(row8 + 4 * stride);
     vi a[4];
     UNROLL
-    for (int i = 0; i < 4; i++) {
-        vi four =
-            _mm512_castsi128_si512(_mm_loadu_si128((const __m128i *)(const void *)(row[i] + skip)));
-        four = _mm512_inserti32x4(
-            four, _mm_loadu_si128((const __m128i *)(const void *)(row[4 + i] + skip)), 1);
-        four = _mm512_inserti32x4(
-            four, _mm_loadu_si128((const __m128i *)(const void *)(row[8 + i] + skip)), 2);
-        a[i] = _mm512_inserti32x4(
-            four, _mm_loadu_si128((const __m128i *)(const void *)(row[12 + i] + skip)), 3);
+    for (size_t i = 0; i < 4; i++) {
+        vi four = _mm512_castsi128_si512(v_load_16(at + i * stride));
+        four = _mm512_inserti32x4(four, v_load_16(row4 + i * stride), 1);
+        four = _mm512_inserti32x4(four, v_load_16(row8 + i * stride), 2);
+        a[i] = _mm512_inserti32x4(four, v_load_16(row12 + i * stride), 3);
     }
     vi x = _mm512_unpacklo_epi32(a[0], a[1]);
     vi y = _mm512_unpackhi_epi32(a[0], a[1]);
@@ -415,19 +440,37 @@ INLINE void v_turn_words(const unsigned char *const row[VL], size_t skip, vi wor
     word[3] = _mm512_unpackhi_epi64(y, w);
 }
 
-/* In each word, bytes low and high (constants) as two 16-bit numbers. */
-INLINE vi vi_two_bytes(vi a, const int low, const int high)
+/* at [VL, 2] -> its two columns. */
+INLINE void vi_load_pairs(const void *at, vi column[2])
 {
-    const int first = (int)0x80008000u | low | high << 16;
-    vi from = _mm512_broadcast_i32x4(
-        _mm_setr_epi32(first, first + 0x00040004, first + 0x00080008, first + 0x000c000c));
-    return _mm512_shuffle_epi8(a, from);
+    vf first;
+    vf second;
+    vf_load_pairs(at, &first, &second);
+    column[0] = vi_of(first);
+    column[1] = vi_of(second);
 }
 
-/* In each word, twice a byte -> its low nibble and its high nibble. */
-INLINE vi vi_two_nibbles(vi a)
+/* In each word, the two bytes in the middle change places. */
+INLINE vi vi_swap_middle(vi a)
 {
-    return _mm512_srli_epi16(_mm512_mullo_epi16(a, _mm512_set1_epi32(0x01001000)), 12);
+    return _mm512_shuffle_epi8(a, _mm512_broadcast_i32x4(_mm_setr_epi8(0, 2, 1, 3, 4, 6, 5, 7, 8,
+                                                                       10, 9, 11, 12, 14, 13, 15)));
+}
+
+/* Shifts of 16-bit numbers. */
+INLINE vi vi_srl_halves(vi a, const int n)
+{
+    return _mm512_srli_epi16(a, (shift_16)n);
+}
+
+INLINE vi vi_sra_halves(vi a, const int n)
+{
+    return _mm512_srai_epi16(a, (shift_16)n);
+}
+
+INLINE vi vi_sll_halves(vi a, const int n)
+{
+    return _mm512_slli_epi16(a, (shift_16)n);
 }
 
 INLINE vi vi_minus_16(vi a, int16_t value)
@@ -452,34 +495,10 @@ INLINE void v_transpose_8(const float *rows, float *columns)
 
 /* ---- blocks of 32 columns */
 
-INLINE vw vw_load(const int16_t *at)
+/* Codes of at most 8 bits, a byte each. */
+INLINE void vw_store_bytes(unsigned char *at, vw a)
 {
-    return (vw){vi_load(at)};
-}
-
-/* Sums of the products of VL runs of columns. */
-INLINE vi vw_dot(vw a, vw b)
-{
-    return _mm512_dpwssd_epi32(_mm512_setzero_si512(), a.all, b.all);
-}
-
-/* The same of columns 0..15 (half 0) or 16..31. */
-INLINE vi vw_dot_half(vw a, vw b, int half)
-{
-    return _mm512_maskz_dpwssd_epi32(half == 0 ? 0x00ff : 0xff00, _mm512_setzero_si512(), a.all,
-                                     b.all);
-}
-
-/* Blocks of VL rows -> the 16 pairs of columns, each of VL rows and stride from the one before. */
-INLINE void vw_interleave(const vw a[VL], int32_t *out, size_t stride)
-{
-    vi row[VL];
-    vi column[VL];
-    UNROLL
-    for (int i = 0; i < VL; i++) row[i] = a[i].all;
-    v_transpose(row, column);
-    UNROLL
-    for (size_t i = 0; i < VL; i++) vi_store(out + i * stride, column[i]);
+    _mm256_storeu_si256((__m256i *)(void *)at, _mm512_cvtepi16_epi8(a.all));
 }
 
 INLINE void vw_to_float(vw a, vf out[VW / VL])

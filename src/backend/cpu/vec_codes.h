@@ -134,6 +134,50 @@ INLINE uint32_t load_u32(const unsigned char *at)
     return value;
 }
 
+/* A column of numbers of VL rows, which are stride apart. Through volatile, as a compiler that makes
+ * vectors of them needs three instructions for each, all of them shuffles. */
+INLINE void v_column_16(const unsigned char *at, size_t stride, uint16_t out[VL])
+{
+    volatile uint16_t *to = out;
+    UNROLL
+    for (size_t i = 0; i < VL / 4; i++) {
+        UNROLL
+        for (size_t r = 0; r < 4; r++) to[4 * i + r] = load_u16(at + r * stride);
+        at = v_kept_bytes(at + 4 * stride);
+    }
+}
+
+INLINE vi v_column_32(const unsigned char *at, size_t stride)
+{
+    uint32_t bits[VL];
+    volatile uint32_t *to = bits;
+    UNROLL
+    for (size_t i = 0; i < VL / 4; i++) {
+        UNROLL
+        for (size_t r = 0; r < 4; r++) to[4 * i + r] = load_u32(at + r * stride);
+        at = v_kept_bytes(at + 4 * stride);
+    }
+    return vi_load(bits);
+}
+
+/* Two words of each row. */
+INLINE void v_column_64(const unsigned char *at, size_t stride, vi word[2])
+{
+    uint64_t bits[VL];
+    volatile uint64_t *to = bits;
+    UNROLL
+    for (size_t i = 0; i < VL / 4; i++) {
+        UNROLL
+        for (size_t r = 0; r < 4; r++) {
+            uint64_t both;
+            memcpy(&both, at + r * stride, sizeof both);
+            to[4 * i + r] = both;
+        }
+        at = v_kept_bytes(at + 4 * stride);
+    }
+    vi_load_pairs(bits, word);
+}
+
 INLINE float load_half(const unsigned char *at)
 {
     return _cvtsh_ss(load_u16(at));
@@ -183,6 +227,112 @@ INLINE vw codes_unpack(const codes_kind kind, const unsigned char *at, uint32_t 
     }
 }
 
+/* 32 bytes of each of VL rows, which are stride apart -> their 8 words, each of VL rows. */
+INLINE void codes_turn_32(const unsigned char *at, size_t stride, vi word[8])
+{
+    v_turn_words(at, stride, word);
+    v_turn_words(at + 16, stride, word + 4);
+}
+
+/* Block b of a bit stream of VL rows, a byte a code. */
+INLINE void codes_stream_words(const unsigned char *at, size_t stride, uint32_t b, const int bits,
+                               vi word[8])
+{
+    _Alignas(64) unsigned char bytes[VL * KERNEL_BLOCK];
+    at += (size_t)b * 4 * (size_t)bits;
+    UNROLL
+    for (size_t r = 0; r < VL; r++) {
+        vw_store_bytes(bytes + r * KERNEL_BLOCK, vw_bits(at + r * stride, bits));
+    }
+    codes_turn_32(bytes, KERNEL_BLOCK, word);
+}
+
+/* Block b (0..7) of the chunk of VL rows that begins at: 32 codes, a byte each, as words of VL
+ * rows. Signed for Q8_0 alone; of Q5_0 without the fifth bit. Not for encodings of 4 bits whose
+ * blocks stand alone. */
+INLINE void codes_words(const codes_kind kind, const unsigned char *at, size_t stride, uint32_t b,
+                        vi word[8])
+{
+    const vi nibble = vi_set1(0x0f0f0f0f);
+    switch (kind) {
+    case CODES_AFFINE2:
+        codes_stream_words(at, stride, b, 2, word);
+        return;
+    case CODES_AFFINE3:
+        codes_stream_words(at, stride, b, 3, word);
+        return;
+    case CODES_AFFINE5:
+        codes_stream_words(at, stride, b, 5, word);
+        return;
+    case CODES_AFFINE6:
+        codes_stream_words(at, stride, b, 6, word);
+        return;
+    case CODES_AFFINE8:
+        codes_turn_32(at + (size_t)b * 32, stride, word);
+        return;
+    case CODES_Q8_0:
+        codes_turn_32(at + (size_t)b * 34 + 2, stride, word);
+        return;
+    case CODES_Q5_0:
+        v_turn_words(at + (size_t)b * 22 + 6, stride, word);
+        UNROLL
+        for (int c = 0; c < 4; c++) {
+            word[4 + c] = vi_and(vi_srl(word[c], 4), nibble);
+            word[c] = vi_and(word[c], nibble);
+        }
+        return;
+    case CODES_Q4_K:
+    case CODES_Q5_K: {
+        size_t low = (kind == CODES_Q4_K ? 16 : 48) + (size_t)(b / 2) * 32;
+        codes_turn_32(at + low, stride, word);
+        UNROLL
+        for (int c = 0; c < 8; c++) word[c] = vi_and(vi_srl_any(word[c], b % 2 * 4), nibble);
+        if (kind == CODES_Q4_K) return;
+        vi upper[8];
+        codes_turn_32(at + 16, stride, upper);
+        UNROLL
+        for (int c = 0; c < 8; c++) {
+            vi bit = vi_and(vi_srl_any(upper[c], b), vi_set1(0x01010101));
+            word[c] = vi_or(word[c], vi_sll(bit, 4));
+        }
+        return;
+    }
+    default: {
+        uint32_t half = b / 4;
+        uint32_t run = b % 4;
+        vi upper[8];
+        codes_turn_32(at + (size_t)half * 64 + (size_t)(run % 2) * 32, stride, word);
+        codes_turn_32(at + 128 + (size_t)half * 32, stride, upper);
+        UNROLL
+        for (int c = 0; c < 8; c++) {
+            vi low = vi_and(vi_srl_any(word[c], run / 2 * 4), nibble);
+            vi two = vi_and(vi_srl_any(upper[c], run * 2), vi_set1(0x03030303));
+            word[c] = vi_or(low, vi_sll(two, 4));
+        }
+        return;
+    }
+    }
+}
+
+/* The 32 bits of each of VL rows that stand at (bit j is the fifth of column j) into the 16
+ * pairs of columns, which then get their offset of 16. */
+INLINE void codes_fifth(const unsigned char *at, size_t stride, vi pair[16])
+{
+    vi all = v_column_32(at, stride);
+    vi low = vi_and(all, vi_set1(0xffff));
+    vi high = vi_srl(all, 16);
+    /* Bit j of the upper 16: that of the column two further on. */
+    vi of_half[2] = {vi_or(low, vi_sll(vi_srl(low, 2), 16)),
+                     vi_or(high, vi_sll(vi_srl(high, 2), 16))};
+    UNROLL
+    for (int i = 0; i < 16; i++) {
+        int j = i % 8 / 2 * 4 + i % 2;
+        vi bit = vi_and(of_half[i / 8], vi_set1(0x00010001 << j));
+        bit = j < 4 ? vi_sll_halves(bit, 4 - j) : vi_srl_halves(bit, j - 4);
+        pair[i] = vi_minus_16(vi_or(pair[i], bit), 16);
+    }
+}
+
 INLINE float affine_param(const unsigned char *row, uint32_t i, uint8_t type)
 {
     if (type == ENCODING_ID_F32) return fp_from_bits(load_u32(row + (size_t)i * 4));
@@ -190,57 +340,37 @@ INLINE float affine_param(const unsigned char *row, uint32_t i, uint8_t type)
     return fp_from_bf16(load_u16(row + (size_t)i * 2));
 }
 
-/* 16-bit numbers of 8 rows, 4 of each, the rows stride bytes apart -> f32 with rows as lanes: group
- * g at out + g * VL. Of rows beyond n_rows - 1 that one is read; bytes: how many there are of each,
- * 4 or 8. */
-INLINE void affine_turn(const unsigned char *row, uint64_t stride, uint32_t n_rows, size_t bytes,
-                        uint8_t type, float *out)
+/* Words that hold two 16-bit numbers of VL rows -> both as f32. */
+INLINE void affine_halves(vi word, uint8_t type, vf out[2])
 {
-    __m128i a[8];
-    UNROLL
-    for (uint32_t r = 0; r < 8; r++) {
-        const void *at = row + (r < n_rows ? r : n_rows - 1) * stride;
-        a[r] = bytes == 8 ? _mm_loadl_epi64(at) : _mm_cvtsi32_si128((int)load_u32(at));
-    }
-    __m128i four[4];
-    UNROLL
-    for (size_t i = 0; i < 2; i++) {
-        __m128i x = _mm_unpacklo_epi16(a[4 * i], a[4 * i + 1]);
-        __m128i y = _mm_unpacklo_epi16(a[4 * i + 2], a[4 * i + 3]);
-        four[2 * i] = _mm_unpacklo_epi32(x, y);
-        four[2 * i + 1] = _mm_unpackhi_epi32(x, y);
-    }
-    UNROLL
-    for (int g = 0; g < 4; g++) {
-        if (g >= 2 && bytes == 4) break;
-        __m128i all = g % 2 == 0 ? _mm_unpacklo_epi64(four[g / 2], four[2 + g / 2])
-                                 : _mm_unpackhi_epi64(four[g / 2], four[2 + g / 2]);
-        __m256 value = type == ENCODING_ID_F16
-                           ? _mm256_cvtph_ps(all)
-                           : _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(all), 16));
-        _mm256_storeu_ps(out + (size_t)g * VL, value);
+    vi low = vi_and(word, vi_set1(0xffff));
+    if (type == ENCODING_ID_F16) {
+        out[0] = vf_from_f16(low);
+        out[1] = vf_from_f16(vi_srl(word, 16));
+    } else {
+        out[0] = vf_of(vi_sll(low, 16));
+        out[1] = vf_of(vi_xor(word, low));
     }
 }
 
-/* The scales or biases of a whole chunk of VL rows, of which n_rows are there: out [block, VL]. */
-static void affine_panel(const tensor *w, int plane, uint64_t row, uint32_t n_rows, uint32_t block,
+/* The scales or biases of a whole chunk of VL rows, which begin at: out [block, VL]. group: 32, 64
+ * or 128, so that there are 16, 8 or 4 bytes of each. */
+static void affine_panel(const unsigned char *at, size_t stride, uint32_t group, uint8_t type,
                          float *out)
 {
-    uint32_t group = w->group;
-    uint64_t stride = w->row_bytes[plane];
-    const unsigned char *at =
-        w->planes[plane] + row * stride + (size_t)(block * KERNEL_BLOCK / group) * 2;
-    float of_group[CHUNK_BLOCKS * VL];
-    for (uint32_t r = 0; r < VL; r += 8) {
-        uint32_t first = r < n_rows ? r : n_rows - 1;
-        const unsigned char *from = at + first * stride;
-        uint32_t n = n_rows - first;
-        affine_turn(from, stride, n, group == 128 ? 4 : 8, w->param_type, of_group + r);
-        if (group == 32)
-            affine_turn(from + 8, stride, n, 8, w->param_type, of_group + 4 * (size_t)VL + r);
+    vi word[4];
+    if (group == 32) {
+        v_turn_words(at, stride, word);
+    } else if (group == 64) {
+        v_column_64(at, stride, word);
+    } else {
+        word[0] = v_column_32(at, stride);
     }
-    for (uint32_t b = 0; b < CHUNK_BLOCKS; b++) {
-        vf_store(out + (size_t)b * VL, vf_load(of_group + (size_t)(b * KERNEL_BLOCK / group) * VL));
+    const uint32_t blocks = group / KERNEL_BLOCK;
+    for (uint32_t i = 0; i < CHUNK_BLOCKS / 2 / blocks; i++) {
+        vf value[2];
+        affine_halves(word[i], type, value);
+        for (uint32_t b = 0; b < 2 * blocks; b++, out += VL) vf_store(out, value[b / blocks]);
     }
 }
 
@@ -254,7 +384,7 @@ static void affine_params(const unsigned char *row, uint32_t group, uint8_t type
 
 /* Bytes of a block of the encodings with an f16 scale in front of every 32 codes; 0: another
  * one. */
-INLINE uint32_t codes_block_bytes(const codes_kind kind)
+INLINE size_t codes_block_bytes(const codes_kind kind)
 {
     switch (kind) {
     case CODES_Q4_0:
@@ -270,18 +400,28 @@ INLINE uint32_t codes_block_bytes(const codes_kind kind)
     }
 }
 
-/* The f16 number skip bytes into each block of VL rows: out [block, VL]. */
-INLINE void block_params(const unsigned char *const codes[VL], size_t at, const uint32_t bytes,
+/* The f16 scales that stand at, and in the blocks that follow, of VL rows: out [block, VL]. */
+INLINE void block_scales(const unsigned char *at, size_t stride, const size_t bytes,
                          uint32_t n_blocks, float *out)
 {
     uint16_t half[CHUNK_BLOCKS * VL];
     for (uint32_t b = 0; b < n_blocks; b++) {
-        UNROLL
-        for (uint32_t r = 0; r < VL; r++)
-            half[b * VL + r] = load_u16(codes[r] + at + (size_t)b * bytes);
+        v_column_16(at + b * bytes, stride, half + (size_t)b * VL);
     }
     for (uint32_t b = 0; b < n_blocks; b++)
         vf_store(out + (size_t)b * VL, vf_load_f16(half + (size_t)b * VL));
+}
+
+/* Scales and, behind each, biases. */
+INLINE void block_params(const unsigned char *at, size_t stride, const size_t bytes,
+                         uint32_t n_blocks, float *scale, float *bias)
+{
+    vi word[CHUNK_BLOCKS];
+    for (uint32_t b = 0; b < n_blocks; b++) word[b] = v_column_32(at + b * bytes, stride);
+    for (uint32_t b = 0; b < n_blocks; b++) {
+        vf_store(scale + (size_t)b * VL, vf_from_f16(vi_and(word[b], vi_set1(0xffff))));
+        vf_store(bias + (size_t)b * VL, vf_from_f16(vi_srl(word[b], 16)));
+    }
 }
 
 /* The eight 6-bit scales and eight minimums of a super-block of Q4_K or Q5_K
@@ -359,6 +499,50 @@ INLINE void codes_scales(const codes_kind kind, const tensor *w, uint64_t row,
                       n_blocks, scale);
         affine_params(w->planes[2] + row * w->row_bytes[2], w->group, w->param_type, block,
                       n_blocks, bias);
+    }
+}
+
+/* The scales and biases of VL super-blocks of Q4_K or Q5_K, which are stride apart: each [block,
+ * VL]. */
+INLINE void k_panel(const unsigned char *at, size_t stride, float *scale, float *bias)
+{
+    vi word[4];
+    v_turn_words(at, stride, word);
+    vf d = vf_from_f16(vi_and(word[0], vi_set1(0xffff)));
+    vf least = vf_of(vi_xor(vi_of(vf_from_f16(vi_srl(word[0], 16))), vi_set1(INT32_MIN)));
+    vi six = vi_set1(0x3f3f3f3f);
+    vi four = vi_set1(0x0f0f0f0f);
+    vi two = vi_set1(0x30303030);
+    vi scales[2] = {vi_and(word[1], six),
+                    vi_or(vi_and(word[3], four), vi_and(vi_srl(word[1], 2), two))};
+    vi minimums[2] = {vi_and(word[2], six),
+                      vi_or(vi_and(vi_srl(word[3], 4), four), vi_and(vi_srl(word[2], 2), two))};
+    UNROLL
+    for (int b = 0; b < CHUNK_BLOCKS; b++) {
+        int shift = 24 - b % 4 * 8;
+        vi s = vi_srl(vi_sll(scales[b / 4], shift), 24);
+        vi m = vi_srl(vi_sll(minimums[b / 4], shift), 24);
+        vf_store(scale + (size_t)b * VL, vf_mul(vf_from_int(s), d));
+        vf_store(bias + (size_t)b * VL, vf_mul(vf_from_int(m), least));
+    }
+}
+
+/* The scales of VL super-blocks of Q6_K, those of the first and of the second halves of their
+ * blocks. at: where the 16 scales begin. */
+INLINE void q6_k_panel(const unsigned char *at, size_t stride, float *first, float *second)
+{
+    uint16_t half[VL];
+    v_column_16(at + 16, stride, half);
+    vf d = vf_load_f16(half);
+    vi word[4];
+    v_turn_words(at, stride, word);
+    UNROLL
+    for (int b = 0; b < CHUNK_BLOCKS; b++) {
+        int shift = 24 - b % 2 * 16;
+        vi a = vi_sra(vi_sll(word[b / 2], shift), 24);
+        vi c = vi_sra(vi_sll(word[b / 2], shift - 8), 24);
+        vf_store(first + (size_t)b * VL, vf_mul(vf_from_int(a), d));
+        vf_store(second + (size_t)b * VL, vf_mul(vf_from_int(c), d));
     }
 }
 

@@ -118,13 +118,6 @@ static void dense_tiles(dense_tile_state *d, const float *x, size_t stride, uint
     if (n_tokens > t) dense_tile(d, t, x + t * stride, stride, n, 1);
 }
 
-INLINE void dense_put(const kernel_linear *a, uint32_t token, uint32_t row, float sum)
-{
-    size_t to = (size_t)token * a->stride + row;
-    if (a->bias != NULL) sum += a->bias[row];
-    a->y[to] = a->add == NULL ? sum : a->add[to] + sum;
-}
-
 INLINE void dense_linear(const dense_type type, const kernel_linear *a)
 {
     codes_kind kind = type == DENSE_CODES ? codes_kind_of(a->w) : CODES_NONE;
@@ -154,7 +147,7 @@ INLINE void dense_linear(const dense_type type, const kernel_linear *a)
             }
             for (uint32_t t = 0; t < n_tokens; t++) {
                 for (uint32_t r = 0; r < n_rows; r++) {
-                    dense_put(a, group + t, row + r, vf_sum(vf_load(d.sum[t][r])));
+                    kernel_put(a, group + t, row + r, vf_sum(vf_load(d.sum[t][r])));
                 }
             }
         }

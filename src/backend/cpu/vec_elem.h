@@ -39,9 +39,10 @@ static void prepare_bf16(const float *x, uint32_t n, float *f, uint16_t *h)
 /* Below this exponent the block's scale would leave the normal range. */
 enum { EXPONENT_LEAST = -100 };
 
-static void prepare_i16(const float *x, uint32_t n_blocks, int16_t *q, float *scale, float *sum)
+static void prepare_i16(const float *x, uint32_t n_blocks, const kernel_codes_input *out)
 {
-    for (uint32_t b = 0; b < n_blocks; b++, x += KERNEL_BLOCK, q += KERNEL_BLOCK) {
+    for (uint32_t b = 0; b < n_blocks; b++, x += KERNEL_BLOCK) {
+        int16_t *q = out->q + (size_t)b * KERNEL_BLOCK;
         vi bits[KERNEL_BLOCK / VL];
         vi top = vi_zero();
         UNROLL
@@ -52,8 +53,9 @@ static void prepare_i16(const float *x, uint32_t n_blocks, int16_t *q, float *sc
         uint32_t largest = (uint32_t)vi_top(top);
         if (largest == 0 || largest >= 0x7f800000u) {
             memset(q, 0, KERNEL_BLOCK * sizeof *q);
-            scale[b] = largest == 0 ? 0.0F : NAN;
-            sum[b] = scale[b];
+            out->scale[b] = largest == 0 ? 0.0F : NAN;
+            out->sum[b] = out->scale[b];
+            out->total[b] = 0;
             continue;
         }
         int exponent = (int)(largest >> 23) - 127;
@@ -65,10 +67,11 @@ static void prepare_i16(const float *x, uint32_t n_blocks, int16_t *q, float *sc
         for (int i = 0; i < KERNEL_BLOCK / VL; i++) {
             vi whole = vi_round(vf_mul(vf_of(bits[i]), inverse));
             total = vi_add(total, whole);
-            vi_store_i16(q + (size_t)i * VL, whole);
+            vi_store_i16(q + (size_t)i * VL, vi_swap_middles(whole));
         }
-        scale[b] = step;
-        sum[b] = (float)vi_total(total) * step;
+        out->scale[b] = step;
+        out->total[b] = vi_total(total);
+        out->sum[b] = (float)out->total[b] * step;
     }
 }
 

@@ -5,10 +5,13 @@
  *     fma(bias_b, x.sum_b, m)             the same, where the encoding has biases y = add + ((s +
  *     m) + bias)
  * t_b is rounded once to f32, and the product with a power of two is exact. t_b has at most 32 *
- * 255 * 32640 < 2^31. As integers have no order of addition, how they are summed is free: one or
- * two tokens sum along the columns of VL rows and add across lanes; more tokens take VL rows as
- * lanes, from a panel of codes that is unpacked and transposed once for up to 64 tokens. The
- * results are the same bits. */
+ * 255 * 32640 < 2^31. As integers have no order of addition, how they are summed is free.
+ *
+ * VL rows are the lanes. The packed codes of a block are turned first, 16 bytes of each row into
+ * four words of VL rows, and unpacked then, VL rows at a time, into pairs of 16-bit codes that meet
+ * a pair of inputs. As the codes of a word that lie 16 bits apart are four columns apart or two,
+ * inputs are stored so that these are neighbours (cpu_kernels.h). One or two tokens take the pairs
+ * from registers; more share a panel of pairs, unpacked once for up to 64 tokens. */
 #ifndef BACKEND_CPU_VEC_LINEAR_CODES_H
 #define BACKEND_CPU_VEC_LINEAR_CODES_H
 
@@ -32,59 +35,64 @@ typedef struct codes_panel {
     _Alignas(64) int32_t pairs[CHUNK_BLOCKS * (VW / 2) * PANEL_ROWS];
 } codes_panel;
 
-/* What a panel of rows is at. */
+/* VL rows that are at work. Where a matrix ends within them, they are its last VL rows and some of
+ * them are no business of this call; a matrix of fewer rows takes each of its rows VL times. */
 typedef struct codes_rows {
     const kernel_linear *a;
-    uint32_t first, n;              /* rows of w; n <= VL, the last one fills the lanes beyond */
-    const unsigned char *codes[VL]; /* of each row */
-    const unsigned char *ahead;     /* the rows that come after these */
-    uint64_t next;                  /* the first of them */
-    uint32_t n_blocks;              /* of a row */
+    uint32_t first;             /* the row of lane 0 */
+    uint32_t begin, end;        /* lanes whose results are wanted */
+    const unsigned char *codes; /* of lane 0 */
+    size_t stride;              /* between the codes of lanes */
+    size_t lanes;               /* 1, or 0 where all lanes are the same row */
+    const unsigned char *ahead; /* the rows that come after these */
+    uint64_t next;              /* the first of them */
+    uint32_t n_blocks;          /* of a row */
 } codes_rows;
 
-/* VL rows from first on; panel: how many rows are at work at a time. */
-INLINE codes_rows codes_rows_at(const kernel_linear *a, uint32_t first, uint32_t panel)
+/* The rows from at on; panel: how many are at work at a time. */
+INLINE codes_rows codes_rows_at(const kernel_linear *a, uint32_t at, uint32_t panel)
 {
-    codes_rows rows = {.a = a, .first = first};
-    rows.n = a->end - first < VL ? a->end - first : VL;
-    rows.n_blocks = (uint32_t)(a->w->n_cols / KERNEL_BLOCK);
-    const unsigned char *base = a->w->planes[0] + (uint64_t)first * a->w->row_bytes[0];
-    for (uint32_t r = 0; r < VL; r++) {
-        rows.codes[r] = base + (uint64_t)(r < rows.n ? r : rows.n - 1) * a->w->row_bytes[0];
+    codes_rows rows = {.a = a, .first = at, .end = VL, .lanes = 1};
+    if (a->w->n_rows < VL) {
+        rows.lanes = 0;
+        rows.end = 1;
+    } else if (a->w->n_rows - at < VL) {
+        rows.first = (uint32_t)a->w->n_rows - VL;
+        rows.begin = at - rows.first;
     }
+    if (a->end - at < rows.end - rows.begin) rows.end = rows.begin + (a->end - at);
+    rows.n_blocks = (uint32_t)(a->w->n_cols / KERNEL_BLOCK);
+    rows.codes = a->w->planes[0] + (uint64_t)rows.first * a->w->row_bytes[0];
+    rows.stride = (size_t)a->w->row_bytes[0] * rows.lanes;
     /* Beyond the rows asked for nothing is fetched: they are another thread's, or no memory at
      * all. */
-    rows.next = a->end - first >= panel + VL ? first + panel : first;
+    rows.next = a->end - at >= panel + VL ? at + panel : rows.first;
     rows.ahead = a->w->planes[0] + rows.next * a->w->row_bytes[0];
     return rows;
 }
 
-/* The scales and biases of a chunk by rows, then turned. */
-INLINE void codes_turned_scales(const codes_kind kind, const codes_rows *rows, uint32_t block,
-                                uint32_t n_blocks, codes_scale_panel *p)
+/* The scales and biases of a chunk of an affine encoding by rows, then turned. */
+INLINE void codes_turned_scales(const codes_rows *rows, uint32_t block, uint32_t n_blocks,
+                                codes_scale_panel *p)
 {
-    float scale[2][VL * CHUNK_BLOCKS];
-    float bias[VL * CHUNK_BLOCKS];
-    if (n_blocks < CHUNK_BLOCKS) {
-        memset(scale, 0, sizeof scale);
-        memset(bias, 0, sizeof bias);
-    }
-    size_t skip = block / CHUNK_BLOCKS * codes_chunk_bytes(kind);
-    for (uint32_t r = 0; r < VL; r++) {
-        float one[2 * CHUNK_BLOCKS];
-        uint32_t row = rows->first + (r < rows->n ? r : rows->n - 1);
-        float *at = codes_subs(kind) == 2 ? one : scale[0] + (size_t)r * CHUNK_BLOCKS;
-        codes_scales(kind, rows->a->w, row, rows->codes[r] + skip, block, n_blocks, at,
-                     bias + (size_t)r * CHUNK_BLOCKS);
-        if (codes_subs(kind) == 2) {
-            memcpy(scale[0] + (size_t)r * CHUNK_BLOCKS, one, CHUNK_BLOCKS * sizeof *one);
-            memcpy(scale[1] + (size_t)r * CHUNK_BLOCKS, one + CHUNK_BLOCKS,
-                   CHUNK_BLOCKS * sizeof *one);
+    const tensor *w = rows->a->w;
+    float of_rows[VL * CHUNK_BLOCKS];
+    memset(of_rows, 0, sizeof of_rows);
+    for (int plane = 1; plane < 3; plane++) {
+        for (uint32_t r = 0; r < VL; r++) {
+            uint64_t row = rows->first + r * rows->lanes;
+            affine_params(w->planes[plane] + row * w->row_bytes[plane], w->group, w->param_type,
+                          block, n_blocks, of_rows + (size_t)r * CHUNK_BLOCKS);
         }
+        v_transpose_8(of_rows, plane == 1 ? p->scale[0] : p->bias);
     }
-    v_transpose_8(scale[0], p->scale[0]);
-    if (codes_subs(kind) == 2) v_transpose_8(scale[1], p->scale[1]);
-    if (codes_biased(kind)) v_transpose_8(bias, p->bias);
+}
+
+/* Where the chunk that begins at block starts in lane 0. */
+INLINE const unsigned char *codes_chunk(const codes_kind kind, const codes_rows *rows,
+                                        uint32_t block)
+{
+    return rows->codes + block / CHUNK_BLOCKS * codes_chunk_bytes(kind);
 }
 
 /* The scales and biases of a chunk, with rows as lanes. */
@@ -92,20 +100,34 @@ INLINE void codes_panel_scales(const codes_kind kind, const codes_rows *rows, ui
                                uint32_t n_blocks, codes_scale_panel *p)
 {
     const tensor *w = rows->a->w;
-    if (codes_block_bytes(kind) > 0) {
-        size_t at = block / CHUNK_BLOCKS * codes_chunk_bytes(kind);
-        block_params(rows->codes, at, codes_block_bytes(kind), n_blocks, p->scale[0]);
-        if (kind != CODES_Q4_1) return;
-        block_params(rows->codes, at + 2, codes_block_bytes(kind), n_blocks, p->bias);
+    const unsigned char *at = codes_chunk(kind, rows, block);
+    const size_t bytes = codes_block_bytes(kind);
+    if (kind == CODES_Q4_1) {
+        block_params(at, rows->stride, bytes, n_blocks, p->scale[0], p->bias);
         return;
     }
-    bool halves = w->param_type != ENCODING_ID_F32 && w->group <= 128;
-    if (kind <= CODES_AFFINE8 && halves && n_blocks == CHUNK_BLOCKS) {
-        affine_panel(w, 1, rows->first, rows->n, block, p->scale[0]);
-        affine_panel(w, 2, rows->first, rows->n, block, p->bias);
+    if (bytes > 0) {
+        block_scales(at, rows->stride, bytes, n_blocks, p->scale[0]);
         return;
     }
-    codes_turned_scales(kind, rows, block, n_blocks, p);
+    if (kind == CODES_Q4_K || kind == CODES_Q5_K) {
+        k_panel(at, rows->stride, p->scale[0], p->bias);
+        return;
+    }
+    if (kind == CODES_Q6_K) {
+        q6_k_panel(at + 192, rows->stride, p->scale[0], p->scale[1]);
+        return;
+    }
+    if (w->param_type == ENCODING_ID_F32 || w->group > 128 || n_blocks < CHUNK_BLOCKS) {
+        codes_turned_scales(rows, block, n_blocks, p);
+        return;
+    }
+    for (int plane = 1; plane < 3; plane++) {
+        const unsigned char *params = w->planes[plane] + rows->first * w->row_bytes[plane];
+        affine_panel(params + (size_t)(block * KERNEL_BLOCK / w->group) * 2,
+                     (size_t)w->row_bytes[plane] * rows->lanes, w->group, w->param_type,
+                     plane == 1 ? p->scale[0] : p->bias);
+    }
 }
 
 /* Fetches the part of the next panel that corresponds to block b of the chunk at work. */
@@ -135,16 +157,133 @@ INLINE void codes_store(const codes_rows *rows, uint32_t token, vf s, vf m)
 {
     const kernel_linear *a = rows->a;
     vf sum = vf_add(s, m);
+    if (rows->end - rows->begin < VL) {
+        float lane[VL];
+        vf_store(lane, sum);
+        for (uint32_t r = rows->begin; r < rows->end; r++) {
+            kernel_put(a, token, rows->first + r, lane[r]);
+        }
+        return;
+    }
     size_t to = (size_t)token * a->stride + rows->first;
-    if (rows->n == VL) {
-        if (a->bias != NULL) sum = vf_add(sum, vf_load(a->bias + rows->first));
-        if (a->add != NULL) sum = vf_add(vf_load(a->add + to), sum);
-        vf_store(a->y + to, sum);
-    } else {
-        uint32_t n = rows->n;
-        if (a->bias != NULL) sum = vf_add(sum, vf_load_part(a->bias + rows->first, n));
-        if (a->add != NULL) sum = vf_add(vf_load_part(a->add + to, n), sum);
-        vf_store_part(a->y + to, sum, n);
+    if (a->bias != NULL) sum = vf_add(sum, vf_load(a->bias + rows->first));
+    if (a->add != NULL) sum = vf_add(vf_load(a->add + to), sum);
+    vf_store(a->y + to, sum);
+}
+
+/* Where the pairs of inputs stand that meet nibbles k and k + 4 of word c of a block. */
+INLINE size_t codes_nibble_pair(const codes_kind kind, size_t c, size_t k)
+{
+    if (kind == CODES_AFFINE4) return 4 * c + k;
+    return k % 2 * 8 + 2 * c + k / 2;
+}
+
+INLINE bool codes_nibbles(const codes_kind kind)
+{
+    return kind == CODES_AFFINE4 || kind == CODES_Q4_0 || kind == CODES_Q4_1;
+}
+
+/* The 16 bytes of block b of 4-bit codes, as words of VL rows. */
+INLINE void codes_nibble_words(const codes_kind kind, const unsigned char *chunk, size_t stride,
+                               uint32_t b, vi word[4])
+{
+    size_t header = kind == CODES_Q4_0 ? 2 : 4;
+    size_t at = kind == CODES_AFFINE4 ? 16 * (size_t)b : b * codes_block_bytes(kind) + header;
+    v_turn_words(chunk + at, stride, word);
+    if (kind != CODES_AFFINE4) return;
+    UNROLL
+    for (int c = 0; c < 4; c++) word[c] = vi_swap_middle(word[c]);
+}
+
+/* The integer sums of one block of nibbles against up to two tokens. Of the four nibbles of 16 bits
+ * two stay where they are, and their sums are 16 and 256 times what they should be: at most 4 * 2 *
+ * 15 * 256 * 32640 < 2^31. */
+INLINE void codes_few_nibbles(const codes_kind kind, const vi word[4], const int16_t *const in[2],
+                              const uint32_t n_tokens, vi dot[2])
+{
+    vi sum[2][4];
+    UNROLL
+    for (size_t c = 0; c < 4; c++) {
+        vi code[4];
+        code[0] = vi_and(word[c], vi_set1(0x000f000f));
+        code[1] = vi_and(word[c], vi_set1(0x00f000f0));
+        code[2] = vi_and(word[c], vi_set1(0x0f000f00));
+        code[3] = vi_srl_halves(word[c], 12);
+        UNROLL
+        for (size_t k = 0; k < 4; k++) {
+            size_t pair = codes_nibble_pair(kind, c, k);
+            UNROLL
+            for (uint32_t t = 0; t < n_tokens; t++) {
+                vi before = c == 0 ? vi_zero() : sum[t][k];
+                sum[t][k] = vi_dot_pair(before, code[k], in[t] + 2 * pair);
+            }
+        }
+    }
+    UNROLL
+    for (uint32_t t = 0; t < n_tokens; t++) {
+        dot[t] = vi_add(vi_add(sum[t][0], sum[t][3]),
+                        vi_add(vi_sra(sum[t][1], 4), vi_sra(sum[t][2], 8)));
+    }
+}
+
+/* Bytes of a word -> the pairs (0, 2) and (1, 3). */
+INLINE void codes_split(vi word, vi pair[2])
+{
+    pair[0] = vi_and(word, vi_set1(0x00ff00ff));
+    pair[1] = vi_srl_halves(word, 8);
+}
+
+/* Block b of a chunk of VL rows -> the 16 pairs of its columns, signed where the encoding is. */
+INLINE void codes_pairs(const codes_kind kind, const unsigned char *chunk, size_t stride,
+                        uint32_t b, vi pair[16])
+{
+    vi word[8];
+    if (codes_nibbles(kind)) {
+        codes_nibble_words(kind, chunk, stride, b, word);
+        UNROLL
+        for (size_t c = 0; c < 4; c++) {
+            UNROLL
+            for (size_t k = 0; k < 4; k++) {
+                vi code = vi_srl_halves(word[c], 4 * (int)k);
+                if (k < 3) code = vi_and(code, vi_set1(0x000f000f));
+                if (kind == CODES_Q4_0) code = vi_minus_16(code, 8);
+                pair[codes_nibble_pair(kind, c, k)] = code;
+            }
+        }
+        return;
+    }
+    codes_words(kind, chunk, stride, b, word);
+    UNROLL
+    for (size_t c = 0; c < 8; c++) {
+        if (kind == CODES_Q8_0) {
+            pair[2 * c] = vi_sra_halves(vi_sll_halves(word[c], 8), 8);
+            pair[2 * c + 1] = vi_sra_halves(word[c], 8);
+            continue;
+        }
+        codes_split(word[c], pair + 2 * c);
+        if (kind == CODES_Q6_K) {
+            pair[2 * c] = vi_minus_16(pair[2 * c], 32);
+            pair[2 * c + 1] = vi_minus_16(pair[2 * c + 1], 32);
+        }
+    }
+    if (kind == CODES_Q5_0) codes_fifth(chunk + (size_t)b * 22 + 2, stride, pair);
+}
+
+/* The integer sums of one block, or of its halves, against up to two tokens. */
+INLINE void codes_few_pairs(const vi pair[16], const int subs, const int16_t *const in[2],
+                            const uint32_t n_tokens, vi dot[2][2])
+{
+    UNROLL
+    for (uint32_t t = 0; t < n_tokens; t++) {
+        vi sum[4];
+        UNROLL
+        for (size_t i = 0; i < 16; i++) {
+            vi before = i % 4 == 0 ? vi_zero() : sum[i / 4];
+            sum[i / 4] = vi_dot_pair(before, pair[i], in[t] + 2 * i);
+        }
+        dot[t][0] = vi_add(sum[0], sum[1]);
+        dot[t][1] = vi_add(sum[2], sum[3]);
+        if (subs == 1) dot[t][0] = vi_add(dot[t][0], dot[t][1]);
     }
 }
 
@@ -154,34 +293,33 @@ INLINE void codes_few_block(const codes_kind kind, const codes_rows *rows,
                             const uint32_t n_tokens, vf s[2], vf m[2])
 {
     const kernel_input *x = &rows->a->x;
-    size_t cols = (size_t)rows->n_blocks * VW;
-    size_t skip = block / CHUNK_BLOCKS * codes_chunk_bytes(kind);
-    vi dot[2][2][VL];
-    vw in[2];
+    const unsigned char *chunk = codes_chunk(kind, rows, block);
+    const int16_t *in[2];
     UNROLL
     for (uint32_t t = 0; t < n_tokens; t++) {
-        in[t] = vw_load(x->q + t * cols + (size_t)(block + b) * VW);
+        in[t] = v_kept(x->q + ((size_t)t * rows->n_blocks + block + b) * VW);
     }
-    UNROLL
-    for (int r = 0; r < VL; r++) {
-        vw code = codes_unpack(kind, rows->codes[r] + skip, b);
+    vi dot[2][2];
+    if (codes_nibbles(kind)) {
+        vi word[4];
+        vi sum[2];
+        codes_nibble_words(kind, chunk, rows->stride, b, word);
+        codes_few_nibbles(kind, word, in, n_tokens, sum);
         UNROLL
-        for (uint32_t t = 0; t < n_tokens; t++) {
-            if (codes_subs(kind) == 2) {
-                dot[t][0][r] = vw_dot_half(code, in[t], 0);
-                dot[t][1][r] = vw_dot_half(code, in[t], 1);
-            } else {
-                dot[t][0][r] = vw_dot(code, in[t]);
-            }
-        }
+        for (uint32_t t = 0; t < n_tokens; t++) dot[t][0] = sum[t];
+    } else {
+        vi pair[16];
+        codes_pairs(kind, chunk, rows->stride, b, pair);
+        codes_few_pairs(pair, codes_subs(kind), in, n_tokens, dot);
     }
     UNROLL
     for (uint32_t t = 0; t < n_tokens; t++) {
         size_t at = (size_t)t * rows->n_blocks + block + b;
+        if (kind == CODES_Q4_0) dot[t][0] = vi_sub(dot[t][0], vi_sll(vi_set1(x->total[at]), 3));
         vf step = vf_set1(x->scale[at]);
         UNROLL
         for (int h = 0; h < codes_subs(kind); h++) {
-            vf term = vf_mul(vf_from_int(vi_tree(dot[t][h])), step);
+            vf term = vf_mul(vf_from_int(dot[t][h]), step);
             s[t] = vf_fma(vf_load(p->scale[h] + (size_t)b * VL), term, s[t]);
         }
         if (codes_biased(kind)) {
@@ -193,8 +331,9 @@ INLINE void codes_few_block(const codes_kind kind, const codes_rows *rows,
 /* One or two tokens. */
 INLINE void codes_few(const codes_kind kind, const kernel_linear *a, const uint32_t n_tokens)
 {
-    for (uint32_t first = a->first; first < a->end; first += VL) {
-        codes_rows rows = codes_rows_at(a, first, VL);
+    codes_rows rows;
+    for (uint32_t first = a->first; first < a->end; first += rows.end - rows.begin) {
+        rows = codes_rows_at(a, first, VL);
         vf s[2] = {vf_zero(), vf_zero()};
         vf m[2] = {vf_zero(), vf_zero()};
         for (uint32_t block = 0; block < rows.n_blocks; block += CHUNK_BLOCKS) {
@@ -223,14 +362,6 @@ typedef struct codes_work {
     _Alignas(64) float s[PANEL_TOKENS * PANEL_ROWS];
     _Alignas(64) float m[PANEL_TOKENS * PANEL_ROWS];
 } codes_work;
-
-/* A pointer of which the compiler knows nothing: it then keeps that one in a register, and not
- * every sum of it with a constant. */
-INLINE const int16_t *v_kept(const int16_t *p)
-{
-    __asm__("" : "+r"(p));
-    return p;
-}
 
 /* The biases of a chunk for n tokens from token + t on. */
 INLINE void codes_biases(codes_work *w, uint32_t t, const uint32_t n)
@@ -280,12 +411,10 @@ INLINE void codes_dots(const int32_t *pairs, const int n_pairs,
         }
         UNROLL
         for (uint32_t t = 0; t < n; t++) {
-            int32_t pair;
-            memcpy(&pair, in[t] + 2 * i, sizeof pair);
-            vi x = vi_set1(pair);
             UNROLL
             for (int v = 0; v < PANEL_VECTORS; v++) {
-                dot[t][v] = i == 0 ? vi_pairs(code[v], x) : vi_dot(dot[t][v], code[v], x);
+                vi before = i == 0 ? vi_zero() : dot[t][v];
+                dot[t][v] = vi_dot_pair(before, code[v], in[t] + 2 * i);
             }
         }
     }
@@ -362,68 +491,34 @@ static void codes_tiles_halves(codes_work *w)
     codes_tiles(w, 2, false);
 }
 
-/* Block b of 4-bit codes, turned before it is unpacked: a quarter of the words to turn. */
-INLINE void codes_turn_nibbles(const codes_kind kind, const codes_rows *rows, size_t skip,
-                               uint32_t b, int32_t *out)
-{
-    bool affine = kind == CODES_AFFINE4;
-    size_t at = affine ? 16 * (size_t)b : (size_t)b * codes_block_bytes(kind);
-    size_t header = affine ? 0 : kind == CODES_Q4_0 ? 2 : 4;
-    vi word[4];
-    v_turn_words(rows->codes, skip + at + header, word);
-    UNROLL
-    for (int c = 0; c < 4; c++) {
-        if (affine) {
-            UNROLL
-            for (int i = 0; i < 4; i++) {
-                vi pair = vi_two_nibbles(vi_two_bytes(word[c], i, i));
-                vi_store(out + (size_t)(4 * c + i) * PANEL_ROWS, pair);
-            }
-            continue;
-        }
-        vi nibbles[2];
-        nibbles[0] = vi_and(word[c], vi_set1(0x0f0f0f0f));
-        nibbles[1] = vi_and(vi_srl(word[c], 4), vi_set1(0x0f0f0f0f));
-        UNROLL
-        for (int i = 0; i < 4; i++) {
-            vi pair = vi_two_bytes(nibbles[i / 2], i % 2 * 2, i % 2 * 2 + 1);
-            if (kind == CODES_Q4_0) pair = vi_minus_16(pair, 8);
-            vi_store(out + (size_t)(i / 2 * 8 + 2 * c + i % 2) * PANEL_ROWS, pair);
-        }
-    }
-}
-
 /* Vector v of a panel. */
 INLINE void codes_unpack_panel(const codes_kind kind, const codes_rows *rows, uint32_t block,
                                uint32_t n_blocks, codes_panel *p, uint32_t v)
 {
-    size_t skip = block / CHUNK_BLOCKS * codes_chunk_bytes(kind);
+    const unsigned char *chunk = codes_chunk(kind, rows, block);
     codes_panel_scales(kind, rows, block, n_blocks, &p->of[v]);
     codes_prefetch_params(kind, rows, block / CHUNK_BLOCKS);
     for (uint32_t b = 0; b < n_blocks; b++) {
         codes_prefetch(kind, rows, block / CHUNK_BLOCKS, b);
         int32_t *out = p->pairs + (size_t)b * (VW / 2) * PANEL_ROWS + (size_t)v * VL;
-        if (kind == CODES_AFFINE4 || kind == CODES_Q4_0 || kind == CODES_Q4_1) {
-            codes_turn_nibbles(kind, rows, skip, b, out);
-            continue;
-        }
-        vw code[VL];
+        vi pair[16];
+        codes_pairs(kind, chunk, rows->stride, b, pair);
         UNROLL
-        for (int r = 0; r < VL; r++) code[r] = codes_unpack(kind, rows->codes[r] + skip, b);
-        vw_interleave(code, out, PANEL_ROWS);
+        for (size_t i = 0; i < 16; i++) vi_store(out + i * PANEL_ROWS, pair[i]);
     }
 }
 
-/* A panel of rows from first on, all its chunks. */
-INLINE void codes_panel_rows(const codes_kind kind, uint32_t first, codes_work *w)
+/* A panel of rows from first on, all its chunks; returns the row after it. */
+INLINE uint32_t codes_panel_rows(const codes_kind kind, uint32_t first, codes_work *w)
 {
     codes_tiles_fn *tiles = codes_subs(kind) == 2 ? codes_tiles_halves
                             : codes_biased(kind)  ? codes_tiles_biased
                                                   : codes_tiles_plain;
     codes_rows rows[PANEL_VECTORS];
-    uint32_t n_vectors = w->a->end - first > VL ? PANEL_VECTORS : 1;
-    for (uint32_t v = 0; v < n_vectors; v++) {
-        rows[v] = codes_rows_at(w->a, first + v * VL, PANEL_ROWS);
+    uint32_t n_vectors = 0;
+    for (; n_vectors < PANEL_VECTORS && first < w->a->end; n_vectors++) {
+        rows[n_vectors] = codes_rows_at(w->a, first, PANEL_ROWS);
+        first += rows[n_vectors].end - rows[n_vectors].begin;
     }
     memset(w->s, 0, (size_t)w->n * PANEL_ROWS * sizeof(float));
     memset(w->m, 0, (size_t)w->n * PANEL_ROWS * sizeof(float));
@@ -442,6 +537,7 @@ INLINE void codes_panel_rows(const codes_kind kind, uint32_t first, codes_work *
             codes_store(&rows[v], w->token + t, vf_load(w->s + at), vf_load(w->m + at));
         }
     }
+    return first;
 }
 
 /* Any number of tokens. */
@@ -452,9 +548,7 @@ INLINE void codes_many(const codes_kind kind, const kernel_linear *a)
     for (w.token = 0; w.token < a->n_tokens; w.token += PANEL_TOKENS) {
         uint32_t left = a->n_tokens - w.token;
         w.n = left < PANEL_TOKENS ? left : PANEL_TOKENS;
-        for (uint32_t first = a->first; first < a->end; first += PANEL_ROWS) {
-            codes_panel_rows(kind, first, &w);
-        }
+        for (uint32_t first = a->first; first < a->end;) first = codes_panel_rows(kind, first, &w);
     }
 }
 
