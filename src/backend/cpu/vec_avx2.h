@@ -399,6 +399,12 @@ INLINE const unsigned char *v_kept_bytes(const unsigned char *p)
     return p;
 }
 
+INLINE size_t v_kept_size(size_t n)
+{
+    __asm__("" : "+r"(n));
+    return n;
+}
+
 INLINE const int16_t *v_kept(const int16_t *p)
 {
     __asm__("" : "+r"(p));
@@ -413,12 +419,12 @@ INLINE __m128i v_load_16(const unsigned char *at)
 /* 16 bytes of each of VL rows, which are stride apart -> their 4 words, each of VL rows. */
 INLINE void v_turn_words(const unsigned char *at, size_t stride, vi word[4])
 {
-    const unsigned char *low = at;
     const unsigned char *high = v_kept_bytes(at + 4 * stride);
+    const size_t skip[4] = {0, stride, 2 * stride, v_kept_size(3 * stride)};
     vi a[4];
     UNROLL
     for (size_t i = 0; i < 4; i++) {
-        a[i] = _mm256_set_m128i(v_load_16(high + i * stride), v_load_16(low + i * stride));
+        a[i] = _mm256_set_m128i(v_load_16(high + skip[i]), v_load_16(at + skip[i]));
     }
     vi x = _mm256_unpacklo_epi32(a[0], a[1]);
     vi y = _mm256_unpackhi_epi32(a[0], a[1]);

@@ -405,6 +405,12 @@ INLINE const unsigned char *v_kept_bytes(const unsigned char *p)
     return p;
 }
 
+INLINE size_t v_kept_size(size_t n)
+{
+    __asm__("" : "+r"(n));
+    return n;
+}
+
 INLINE const int16_t *v_kept(const int16_t *p)
 {
     __asm__("" : "+r"(p));
@@ -419,16 +425,18 @@ INLINE __m128i v_load_16(const unsigned char *at)
 /* 16 bytes of each of VL rows, which are stride apart -> their 4 words, each of VL rows. */
 INLINE void v_turn_words(const unsigned char *at, size_t stride, vi word[4])
 {
-    const unsigned char *row4 = v_kept_bytes(at + 4 * stride);
-    const unsigned char *row8 = v_kept_bytes(row4 + 4 * stride);
-    const unsigned char *row12 = v_kept_bytes(row8 + 4 * stride);
+    const size_t four_rows = v_kept_size(4 * stride);
+    const unsigned char *row4 = v_kept_bytes(at + four_rows);
+    const unsigned char *row8 = v_kept_bytes(row4 + four_rows);
+    const unsigned char *row12 = v_kept_bytes(row8 + four_rows);
+    const size_t skip[4] = {0, stride, 2 * stride, v_kept_size(3 * stride)};
     vi a[4];
     UNROLL
     for (size_t i = 0; i < 4; i++) {
-        vi four = _mm512_castsi128_si512(v_load_16(at + i * stride));
-        four = _mm512_inserti32x4(four, v_load_16(row4 + i * stride), 1);
-        four = _mm512_inserti32x4(four, v_load_16(row8 + i * stride), 2);
-        a[i] = _mm512_inserti32x4(four, v_load_16(row12 + i * stride), 3);
+        vi four = _mm512_castsi128_si512(v_load_16(at + skip[i]));
+        four = _mm512_inserti32x4(four, v_load_16(row4 + skip[i]), 1);
+        four = _mm512_inserti32x4(four, v_load_16(row8 + skip[i]), 2);
+        a[i] = _mm512_inserti32x4(four, v_load_16(row12 + skip[i]), 3);
     }
     vi x = _mm512_unpacklo_epi32(a[0], a[1]);
     vi y = _mm512_unpackhi_epi32(a[0], a[1]);

@@ -138,24 +138,24 @@ INLINE uint32_t load_u32(const unsigned char *at)
  * vectors of them needs three instructions for each, all of them shuffles. */
 INLINE void v_column_16(const unsigned char *at, size_t stride, uint16_t out[VL])
 {
+    const size_t skip[4] = {0, stride, 2 * stride, v_kept_size(3 * stride)};
     volatile uint16_t *to = out;
     UNROLL
-    for (size_t i = 0; i < VL / 4; i++) {
-        UNROLL
-        for (size_t r = 0; r < 4; r++) to[4 * i + r] = load_u16(at + r * stride);
-        at = v_kept_bytes(at + 4 * stride);
+    for (size_t r = 0; r < VL; r++) {
+        if (r != 0 && r % 4 == 0) at = v_kept_bytes(at + 4 * stride);
+        to[r] = load_u16(at + skip[r % 4]);
     }
 }
 
 INLINE vi v_column_32(const unsigned char *at, size_t stride)
 {
+    const size_t skip[4] = {0, stride, 2 * stride, v_kept_size(3 * stride)};
     uint32_t bits[VL];
     volatile uint32_t *to = bits;
     UNROLL
-    for (size_t i = 0; i < VL / 4; i++) {
-        UNROLL
-        for (size_t r = 0; r < 4; r++) to[4 * i + r] = load_u32(at + r * stride);
-        at = v_kept_bytes(at + 4 * stride);
+    for (size_t r = 0; r < VL; r++) {
+        if (r != 0 && r % 4 == 0) at = v_kept_bytes(at + 4 * stride);
+        to[r] = load_u32(at + skip[r % 4]);
     }
     return vi_load(bits);
 }
@@ -163,17 +163,15 @@ INLINE vi v_column_32(const unsigned char *at, size_t stride)
 /* Two words of each row. */
 INLINE void v_column_64(const unsigned char *at, size_t stride, vi word[2])
 {
+    const size_t skip[4] = {0, stride, 2 * stride, v_kept_size(3 * stride)};
     uint64_t bits[VL];
     volatile uint64_t *to = bits;
     UNROLL
-    for (size_t i = 0; i < VL / 4; i++) {
-        UNROLL
-        for (size_t r = 0; r < 4; r++) {
-            uint64_t both;
-            memcpy(&both, at + r * stride, sizeof both);
-            to[4 * i + r] = both;
-        }
-        at = v_kept_bytes(at + 4 * stride);
+    for (size_t r = 0; r < VL; r++) {
+        if (r != 0 && r % 4 == 0) at = v_kept_bytes(at + 4 * stride);
+        uint64_t both;
+        memcpy(&both, at + skip[r % 4], sizeof both);
+        to[r] = both;
     }
     vi_load_pairs(bits, word);
 }
