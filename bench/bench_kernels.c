@@ -155,16 +155,13 @@ static kernel_input input(const cpu_kernels *k)
 {
     size_t n = (size_t)MAX_TOKENS * COLS;
     float *f = take(n * sizeof(float));
-    float *scale = take(n / KERNEL_BLOCK * sizeof(float));
-    float *sum = take(n / KERNEL_BLOCK * sizeof(float));
     uint16_t *h = take(n * sizeof(uint16_t));
-    int16_t *q = take(n * sizeof(int16_t));
+    unsigned char *codes = take(n / KERNEL_BLOCK * KERNEL_BLOCK_BYTES);
     for (size_t i = 0; i < n; i++) f[i] = (float)(i % 97) / 97.0F - 0.5F;
-    int32_t *total = take(n / KERNEL_BLOCK * sizeof(int32_t));
-    kernel_codes_input codes = {q, scale, sum, total};
-    k->prepare_i16(f, (uint32_t)(n / KERNEL_BLOCK), &codes);
+    /* The blocks of COLS columns are whole groups, so that tokens lie behind one another. */
+    k->prepare_i16(f, (uint32_t)(n / KERNEL_BLOCK), codes);
     k->prepare_bf16(f, (uint32_t)n, f, h);
-    return (kernel_input){f, h, q, scale, sum, total};
+    return (kernel_input){f, h, codes};
 }
 
 /* f32 multiply-adds of one thread, times the threads: what the long batches are held against. */

@@ -169,18 +169,56 @@ static inline void case_tensor_free(tensor *t)
     }
 }
 
+/* An input of codes as one instruction set prepares it. */
+typedef struct case_codes {
+    unsigned char *at;
+    uint32_t group;
+    size_t bytes; /* of a token */
+} case_codes;
+
+static inline case_codes case_codes_new(const cpu_kernels *k, const float *x, uint32_t n_tokens,
+                                        uint32_t cols)
+{
+    case_codes c = {.group = k->code_blocks};
+    c.bytes = kernel_codes_bytes(cols / KERNEL_BLOCK, c.group);
+    c.at = case_alloc(n_tokens * c.bytes);
+    for (size_t t = 0; t < n_tokens; t++) {
+        k->prepare_i16(x + t * cols, cols / KERNEL_BLOCK, c.at + t * c.bytes);
+    }
+    return c;
+}
+
+static inline int16_t case_codes_q(const case_codes *c, uint32_t token, uint32_t column)
+{
+    int16_t q;
+    memcpy(&q, c->at + token * c->bytes + kernel_code_at(column, c->group), sizeof q);
+    return q;
+}
+
+/* The KERNEL_TIMES numbers of a block. */
+static inline const unsigned char *case_codes_numbers(const case_codes *c, uint32_t token,
+                                                      uint32_t block, kernel_number which)
+{
+    return c->at + token * c->bytes + kernel_number_at(block, which, c->group);
+}
+
+static inline double case_codes_value(const case_codes *c, uint32_t token, uint32_t column)
+{
+    float scale;
+    memcpy(&scale, case_codes_numbers(c, token, column / KERNEL_BLOCK, KERNEL_SCALE), sizeof scale);
+    return (double)case_codes_q(c, token, column) * (double)scale;
+}
+
 /* A prepared input of every form. */
 typedef struct case_input {
-    float *f, *scale, *sum;
+    float *f;
     uint16_t *h;
-    int16_t *q;
-    int32_t *total;
+    case_codes codes, plain; /* as k prepares them, as generic does */
 } case_input;
 
-/* blocks: cols is a multiple of KERNEL_BLOCK, and q, scale and sum are wanted, f then being q *
- * scale. */
-static inline case_input case_input_new(const cpu_kernels *k, uint32_t n_tokens, uint32_t cols,
-                                        bool rounded, bool blocks)
+/* blocks: cols is a multiple of KERNEL_BLOCK, and codes are wanted. */
+static inline case_input case_input_new(const cpu_kernels *k, const cpu_kernels *generic,
+                                        uint32_t n_tokens, uint32_t cols, bool rounded, bool blocks)
 {
     size_t n = (size_t)n_tokens * cols;
     case_input x = {.f = case_alloc(n * sizeof(float)), .h = case_alloc(n * sizeof(uint16_t))};
@@ -189,15 +227,10 @@ static inline case_input case_input_new(const cpu_kernels *k, uint32_t n_tokens,
         if (i / 32 % 7 == 3) x.f[i] = 0.0F;
     }
     if (blocks) {
-        size_t n_blocks = n / KERNEL_BLOCK;
-        x.q = case_alloc(n * sizeof(int16_t));
-        x.scale = case_alloc(n_blocks * sizeof(float));
-        x.sum = case_alloc(n_blocks * sizeof(float));
-        x.total = case_alloc(n_blocks * sizeof(int32_t));
-        kernel_codes_input out = {x.q, x.scale, x.sum, x.total};
-        k->prepare_i16(x.f, (uint32_t)n_blocks, &out);
+        x.codes = case_codes_new(k, x.f, n_tokens, cols);
+        x.plain = case_codes_new(generic, x.f, n_tokens, cols);
     }
-    if (rounded) k->prepare_bf16(x.f, (uint32_t)n, x.f, x.h);
+    if (rounded) generic->prepare_bf16(x.f, (uint32_t)n, x.f, x.h);
     return x;
 }
 
@@ -205,10 +238,8 @@ static inline void case_input_free(case_input *x)
 {
     free(x->f);
     free(x->h);
-    free(x->q);
-    free(x->scale);
-    free(x->sum);
-    free(x->total);
+    free(x->codes.at);
+    free(x->plain.at);
 }
 
 #endif

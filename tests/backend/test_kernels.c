@@ -10,6 +10,7 @@ typedef enum slot_id {
 } slot_id;
 
 /* What is being compared; for messages. */
+static const cpu_kernels *now_kernels;
 static const char *now_isa;
 static const char *now_slot;
 static size_t n_compared;
@@ -60,7 +61,7 @@ static bool slot_takes(slot_id slot, encoding_id id)
 }
 
 typedef struct linear_slot {
-    const cpu_kernels *generic;
+    const cpu_kernels *isa, *generic;
     slot_id slot;
     kernel_linear_fn *fn, *reference;
     double bound;
@@ -84,7 +85,8 @@ static linear_case linear_case_new(const linear_slot *of, const case_weight *cw,
     slot_id slot = c.slot = of->slot;
     c.w = case_tensor(cw, rows, cols);
     bool rounded = slot == SLOT_linear_bf16_h || slot == SLOT_linear_codes_q;
-    c.x = case_input_new(of->generic, n_tokens, cols, rounded, slot == SLOT_linear_codes_q);
+    c.x =
+        case_input_new(of->isa, of->generic, n_tokens, cols, rounded, slot == SLOT_linear_codes_q);
     c.bias = case_floats_new(rows, 1, 1.0F);
     c.add = case_floats_new((size_t)n_tokens * (rows + 3), 1, 1.0F);
     c.scratch = case_alloc((size_t)(cols + 63) / 64 * 64 * sizeof(float));
@@ -121,10 +123,8 @@ static void linear_call(const linear_case *c, kernel_linear_fn *fn, linear_part 
     a.n_tokens = part.n;
     a.stride = (size_t)c->rows + 3;
     if (c->slot == SLOT_linear_codes_q) {
-        a.x.q = c->x.q + at;
-        a.x.scale = c->x.scale + at / KERNEL_BLOCK;
-        a.x.sum = c->x.sum + at / KERNEL_BLOCK;
-        a.x.total = c->x.total + at / KERNEL_BLOCK;
+        const case_codes *codes = fn == c->of->fn ? &c->x.codes : &c->x.plain;
+        a.x.codes = codes->at + token * codes->bytes;
     } else {
         a.x.f = c->x.f + at;
         a.x.h = c->slot == SLOT_linear_bf16_h ? c->x.h + at : NULL;
@@ -142,10 +142,8 @@ static double linear_terms(const linear_case *c, uint32_t token, uint32_t row)
     double terms = 0.0;
     for (uint32_t k = 0; k < c->cols; k++) {
         size_t at = (size_t)token * c->cols + k;
-        double x = c->slot == SLOT_linear_codes_q
-                       ? (double)c->x.q[(size_t)token * c->cols + kernel_code_at(k)] *
-                             (double)c->x.scale[at / KERNEL_BLOCK]
-                       : (double)c->x.f[at];
+        double x = c->slot == SLOT_linear_codes_q ? case_codes_value(&c->x.plain, token, k)
+                                                  : (double)c->x.f[at];
         terms += fabs((double)c->scratch[k] * x);
     }
     return terms;
@@ -232,7 +230,7 @@ static void linear_alias(const linear_slot *of, const case_weight *cw)
     memcpy(y, c.add.at, n * sizeof(float));
     linear_call(&c, fn, (linear_part){0, c.n_tokens, 0, c.rows}, y, FORM_ADD);
     kernel_linear a = {.w = &c.w, .end = c.rows, .n_tokens = c.n_tokens, .stride = c.rows + 3u};
-    a.x = (kernel_input){c.x.f, c.x.h, c.x.q, c.x.scale, c.x.sum, c.x.total};
+    a.x = (kernel_input){.f = c.x.f, .h = c.x.h, .codes = c.x.codes.at};
     a.bias = c.bias.at;
     a.add = c.add.at;
     a.y = c.add.at;
@@ -240,8 +238,7 @@ static void linear_alias(const linear_slot *of, const case_weight *cw)
     fn(&a);
     check_same(c.add.at, y, n * sizeof(float), "add is y");
     if (slot == SLOT_linear_codes_q) {
-        c.x.scale[cols / KERNEL_BLOCK] = NAN;
-        c.x.sum[cols / KERNEL_BLOCK] = NAN;
+        kernel_numbers_put(c.x.codes.at + c.x.codes.bytes, 0, c.x.codes.group, NAN, 0);
         a.add = NULL;
         fn(&a);
         for (uint32_t row = 0; row < c.rows; row++) {
@@ -257,7 +254,7 @@ static void check_kernel_linear_fn(slot_id slot, kernel_linear_fn *fn, kernel_li
                                    double bound)
 {
     cpu_kernels generic = kernels("generic");
-    linear_slot of = {&generic, slot, fn, reference, bound};
+    linear_slot of = {now_kernels, &generic, slot, fn, reference, bound};
     for (size_t i = 0; i < N_CASE_WEIGHTS; i++) {
         const case_weight *cw = &CASE_WEIGHTS[i];
         if (!slot_takes(slot, cw->id)) continue;
@@ -345,22 +342,27 @@ static void check_kernel_prepare_i16_fn(slot_id slot, kernel_prepare_i16_fn *fn,
         if (n > 0 && turn % 6 == 0) x.at[n - 1 - turn % 32] = NAN;
         if (n > 40 && turn % 6 == 1) x.at[turn % 32] = -INFINITY;
         if (n > 40 && turn % 6 == 2) x.at[turn % 32] = fp_from_bits(0x7f7fffffu);
-        int16_t *q = case_alloc(n * sizeof(int16_t));
-        int16_t *q0 = case_alloc(n * sizeof(int16_t));
-        int32_t *total = case_alloc(2 * (size_t)n_blocks * sizeof(int32_t));
-        case_floats out = case_floats_new(4 * (size_t)n_blocks, 1, 0.0F);
-        float *scale0 = out.at + 2 * (size_t)n_blocks;
-        kernel_codes_input to = {q, out.at, out.at + n_blocks, total};
-        kernel_codes_input to0 = {q0, scale0, scale0 + n_blocks, total + n_blocks};
-        fn(x.at, n_blocks, &to);
-        reference(x.at, n_blocks, &to0);
-        check_same(q, q0, n * sizeof(int16_t), "q");
-        check_same(out.at, scale0, 2 * (size_t)n_blocks * sizeof(float), "scale and sum");
-        check_same(total, total + n_blocks, n_blocks * sizeof(int32_t), "total");
-        free(total);
-        free(q);
-        free(q0);
-        free(out.block);
+        cpu_kernels to = {.code_blocks = now_kernels->code_blocks, .prepare_i16 = fn};
+        cpu_kernels to0 = {.code_blocks = 1, .prepare_i16 = reference};
+        case_codes c = case_codes_new(&to, x.at, 1, (uint32_t)n);
+        case_codes c0 = case_codes_new(&to0, x.at, 1, (uint32_t)n);
+        const size_t size = (size_t)KERNEL_TIMES * 4;
+        static const unsigned char ZEROS[KERNEL_TIMES * 4];
+        for (uint32_t i = 0; i < kernel_codes_blocks(n_blocks, c.group) * KERNEL_BLOCK; i++) {
+            int16_t q = case_codes_q(&c, 0, i);
+            int16_t q0 = 0;
+            if (i < n) q0 = case_codes_q(&c0, 0, i);
+            check_same(&q, &q0, sizeof q, "q");
+        }
+        for (uint32_t b = 0; b < kernel_codes_blocks(n_blocks, c.group); b++) {
+            for (kernel_number which = KERNEL_SCALE; which <= KERNEL_TOTAL; which++) {
+                const unsigned char *plain = ZEROS;
+                if (b < n_blocks) plain = case_codes_numbers(&c0, 0, b, which);
+                check_same(case_codes_numbers(&c, 0, b, which), plain, size, "numbers");
+            }
+        }
+        free(c.at);
+        free(c0.at);
         free(x.block);
     }
 }
@@ -668,6 +670,7 @@ static void check_isa(const char *isa)
     cpu_kernels k = kernels(isa);
     cpu_kernels generic = kernels("generic");
     now_isa = isa;
+    now_kernels = &k;
 #define CHECK_SLOT(slot, type, bound)                                                              \
     now_slot = #slot;                                                                              \
     n_compared = 0;                                                                                \

@@ -6,6 +6,7 @@
 #include "backend/cpu/vec_dense.h"
 #include "backend/cpu/vec_elem.h"
 #include "backend/cpu/vec_linear_codes.h"
+#include "backend/cpu/vec_linear_few.h"
 
 void cpu_fill_avx2(cpu_kernels *k)
 {
@@ -17,6 +18,7 @@ void cpu_fill_avx2(cpu_kernels *k)
     k->linear_codes_q = linear_codes_q;
     k->prepare_bf16 = prepare_bf16;
     k->prepare_i16 = prepare_i16;
+    k->code_blocks = GROUP;
     k->rms_norm = rms_norm;
     k->rope_half = rope_half;
     k->rope_interleaved = rope_interleaved;

@@ -59,7 +59,7 @@ typedef struct phase {
 typedef struct cpu_input {
     float *f;
     uint16_t *h;
-    kernel_codes_input codes;
+    unsigned char *codes;
 } cpu_input;
 
 /* What one thread needs for itself. */

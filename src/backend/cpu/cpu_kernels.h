@@ -16,6 +16,8 @@
 #ifndef BACKEND_CPU_CPU_KERNELS_H
 #define BACKEND_CPU_CPU_KERNELS_H
 
+#include <string.h>
+
 #include "base/err.h"
 #include "tensor/tensor.h"
 
@@ -24,30 +26,65 @@ enum { KERNEL_BLOCK = 32, KERNEL_SPLIT = 256, KERNEL_READS = 3 };
 /* The input of a linear layer, prepared; cols is w->n_cols. Pointers that a slot does not name may
  * be NULL. */
 typedef struct kernel_input {
-    const float *f;    /* [n_tokens, cols], rounded to the activation type */
-    const uint16_t *h; /* [n_tokens, cols], the same as bf16 */
-    const int16_t *q;  /* [n_tokens, cols], cols a multiple of KERNEL_BLOCK; column i of a token
-                          stands at kernel_code_at(i) */
-    const float *
-        scale; /* [n_tokens, cols / KERNEL_BLOCK], 0 for a block of zeros, NaN for one not finite */
-    const float *sum;     /* [n_tokens, cols / KERNEL_BLOCK], scale times the sum of q: exact */
-    const int32_t *total; /* [n_tokens, cols / KERNEL_BLOCK], the sum of q */
+    const float *f;             /* [n_tokens, cols], rounded to the activation type */
+    const uint16_t *h;          /* [n_tokens, cols], the same as bf16 */
+    const unsigned char *codes; /* [n_tokens, kernel_codes_bytes]: see below */
 } kernel_input;
 
-/* Of each four columns, the two in the middle change places: packed codes whose low and high halves
- * of a word are two columns apart then meet neighbours. */
-static inline uint32_t kernel_code_at(uint32_t column)
+/* An input against integer codes: the blocks of a token, KERNEL_BLOCK columns each, in groups of n
+ * blocks (cpu_kernels.code_blocks), the last one filled with zeros. A group is
+ *     int16_t q[n * KERNEL_BLOCK], float scale[n * 4], float sum[n * 4], int32_t total[n * 4]
+ * with scale 0 for a block of zeros and NaN for one not finite, total the sum of q and sum = scale *
+ * total, exact; each number stands there four times, for vectors of four rows. */
+enum { KERNEL_TIMES = 4, KERNEL_BLOCK_BYTES = KERNEL_BLOCK * 2 + 3 * KERNEL_TIMES * 4 };
+
+/* Blocks of a group at most. */
+enum { KERNEL_GROUP_MOST = 4 };
+
+/* n blocks, and what fills the last group. */
+static inline uint32_t kernel_codes_blocks(uint32_t n, uint32_t group)
 {
-    uint32_t of_four = column % 4;
-    return of_four == 1 || of_four == 2 ? column ^ 3 : column;
+    return (n + group - 1) / group * group;
 }
 
-/* Where q, scale, sum and total of a kernel_input are written. */
-typedef struct kernel_codes_input {
-    int16_t *q;
-    float *scale, *sum;
-    int32_t *total;
-} kernel_codes_input;
+/* Of one token of n_blocks blocks. */
+static inline size_t kernel_codes_bytes(uint32_t n_blocks, uint32_t group)
+{
+    return (size_t)kernel_codes_blocks(n_blocks, group) * KERNEL_BLOCK_BYTES;
+}
+
+/* Where q of a column stands, in bytes. Columns of a block fall in four slots of eight: 0, 2 .. 14;
+ * 16, 18 .. 30; 1, 3 .. 15; 17, 19 .. 31: packed codes unpack into these. A group holds slot 0 of
+ * all its blocks, then slot 1, ... */
+static inline size_t kernel_code_at(uint32_t column, uint32_t group)
+{
+    uint32_t block = column / KERNEL_BLOCK;
+    uint32_t of_block = column % KERNEL_BLOCK;
+    uint32_t slot = of_block / 16 + of_block % 2 * 2;
+    size_t first = (size_t)(block / group * group) * KERNEL_BLOCK_BYTES;
+    return first + 2 * ((size_t)slot * group * 8 + (size_t)(block % group) * 8 + of_block % 16 / 2);
+}
+
+/* Where the numbers of a block stand, in bytes. */
+typedef enum kernel_number { KERNEL_SCALE, KERNEL_SUM, KERNEL_TOTAL } kernel_number;
+
+static inline size_t kernel_number_at(uint32_t block, kernel_number which, uint32_t group)
+{
+    size_t first = (size_t)(block / group * group) * KERNEL_BLOCK_BYTES;
+    size_t numbers = (size_t)which * group + block % group;
+    return first + (size_t)group * KERNEL_BLOCK * 2 + numbers * KERNEL_TIMES * 4;
+}
+
+static inline void kernel_numbers_put(unsigned char *codes, uint32_t block, uint32_t group,
+                                      float scale, int32_t total)
+{
+    float sum = scale * (float)total;
+    for (size_t i = 0; i < (size_t)KERNEL_TIMES * 4; i += 4) {
+        memcpy(codes + kernel_number_at(block, KERNEL_SCALE, group) + i, &scale, sizeof scale);
+        memcpy(codes + kernel_number_at(block, KERNEL_SUM, group) + i, &sum, sizeof sum);
+        memcpy(codes + kernel_number_at(block, KERNEL_TOTAL, group) + i, &total, sizeof total);
+    }
+}
 
 /* y[t, o] = add[t, o] + (sum_k w[o, k] x[t, k] + bias[o]) for o in [first, end). */
 typedef struct kernel_linear {
@@ -75,9 +112,9 @@ static inline void kernel_put(const kernel_linear *a, uint32_t token, uint32_t r
 /* x [n] -> f and h [n], both rounded to bf16 (nearest even). */
 typedef void kernel_prepare_bf16_fn(const float *x, uint32_t n, float *f, uint16_t *h);
 
-/* x [n_blocks * KERNEL_BLOCK] -> q, scale, sum, total as above, x rounded to bf16 first. */
-typedef void kernel_prepare_i16_fn(const float *x, uint32_t n_blocks,
-                                   const kernel_codes_input *out);
+/* One token, x [n_blocks * KERNEL_BLOCK] -> codes as above (aligned to 4 bytes), x rounded to bf16
+ * first. */
+typedef void kernel_prepare_i16_fn(const float *x, uint32_t n_blocks, unsigned char *codes);
 
 /* y[i] = x[i] / sqrt(mean x^2 + eps) * w[i]; y may be x. */
 typedef void kernel_rms_norm_fn(const float *x, const float *w, uint32_t n, float eps, float *y);
@@ -136,7 +173,7 @@ typedef uint64_t kernel_read_fn(const void *block, size_t n_bytes, uint32_t loop
     X(linear_bf16, kernel_linear_fn, 64)    /* w bf16, x.f */                                      \
     X(linear_bf16_h, kernel_linear_fn, 64)  /* w bf16, x.f and x.h equal */                        \
     X(linear_codes, kernel_linear_fn, 64)   /* w affine or GGUF blocks, x.f */                     \
-    X(linear_codes_q, kernel_linear_fn, 64) /* w affine or GGUF blocks, x.q, x.scale, x.sum */     \
+    X(linear_codes_q, kernel_linear_fn, 64) /* w affine or GGUF blocks, x.codes */                 \
     X(prepare_bf16, kernel_prepare_bf16_fn, 0)                                                     \
     X(prepare_i16, kernel_prepare_i16_fn, 0)                                                       \
     X(rms_norm, kernel_rms_norm_fn, 64)                                                            \
@@ -157,6 +194,7 @@ typedef uint64_t kernel_read_fn(const void *block, size_t n_bytes, uint32_t loop
 
 typedef struct cpu_kernels {
     const char *isa;
+    uint32_t code_blocks; /* of a group of prepare_i16 and linear_codes_q: 1, 2 or 4 */
 #define CPU_KERNEL_SLOT(slot, type, bound) type *slot;
     CPU_KERNEL_MAP(CPU_KERNEL_SLOT)
 #undef CPU_KERNEL_SLOT

@@ -8,6 +8,16 @@
 #include "base/fp.h"
 #include "tensor/encoding.h"
 
+/* Column k of a prepared token. */
+static double code_value(const unsigned char *codes, uint32_t k)
+{
+    int16_t q;
+    float scale;
+    memcpy(&q, codes + kernel_code_at(k, 1), sizeof q);
+    memcpy(&scale, codes + kernel_number_at(k / KERNEL_BLOCK, KERNEL_SCALE, 1), sizeof scale);
+    return (double)q * (double)scale;
+}
+
 /* Token by token inside a row, so that a row is decoded once. x(k) is the input as the slot defines
  * it. */
 static void linear_rows(const kernel_linear *a, bool codes)
@@ -17,11 +27,11 @@ static void linear_rows(const kernel_linear *a, bool codes)
         a->w->encoding->decode_row(a->w, o, a->scratch);
         for (uint32_t t = 0; t < a->n_tokens; t++) {
             size_t at = (size_t)t * cols;
+            const unsigned char *in = a->x.codes;
+            if (codes) in += t * kernel_codes_bytes(cols / KERNEL_BLOCK, 1);
             double sum = 0.0;
             for (uint32_t k = 0; k < cols; k++) {
-                double x = codes ? (double)a->x.q[at + kernel_code_at(k)] *
-                                       (double)a->x.scale[(at + k) / KERNEL_BLOCK]
-                                 : (double)a->x.f[at + k];
+                double x = codes ? code_value(in, k) : (double)a->x.f[at + k];
                 sum += (double)a->scratch[k] * x;
             }
             if (a->bias != NULL) sum += (double)a->bias[o];
@@ -52,35 +62,27 @@ static void prepare_bf16(const float *x, uint32_t n, float *f, uint16_t *h)
 /* Below this exponent the block's scale would leave the normal range. */
 enum { EXPONENT_LEAST = -100 };
 
-static void prepare_i16(const float *x, uint32_t n_blocks, const kernel_codes_input *out)
+static void prepare_i16(const float *x, uint32_t n_blocks, unsigned char *codes)
 {
     for (uint32_t b = 0; b < n_blocks; b++, x += KERNEL_BLOCK) {
-        int16_t *q = out->q + (size_t)b * KERNEL_BLOCK;
         uint32_t largest = 0;
         for (uint32_t i = 0; i < KERNEL_BLOCK; i++) {
             uint32_t magnitude = fp_to_bits(fp_round_bf16(x[i])) & 0x7fffffffu;
             if (magnitude > largest) largest = magnitude;
         }
-        int32_t total = 0;
+        bool finite = largest < 0x7f800000u;
         int exponent = (int)(largest >> 23) - 127;
-        if (exponent < EXPONENT_LEAST) exponent = EXPONENT_LEAST;
-        if (largest == 0 || largest >= 0x7f800000u) {
-            memset(q, 0, KERNEL_BLOCK * sizeof *q);
-            out->scale[b] = largest == 0 ? 0.0F : NAN;
-            out->sum[b] = out->scale[b];
-            out->total[b] = 0;
-            continue;
-        }
+        if (exponent < EXPONENT_LEAST || !finite) exponent = EXPONENT_LEAST;
         float step = fp_from_bits((uint32_t)(exponent - 14 + 127) << 23);
         float inverse = fp_from_bits((uint32_t)(14 - exponent + 127) << 23);
+        int32_t total = 0;
         for (uint32_t i = 0; i < KERNEL_BLOCK; i++) {
-            int16_t whole = (int16_t)lrintf(fp_round_bf16(x[i]) * inverse);
-            q[kernel_code_at(i)] = whole;
+            int16_t whole = finite ? (int16_t)lrintf(fp_round_bf16(x[i]) * inverse) : 0;
+            memcpy(codes + kernel_code_at(b * KERNEL_BLOCK + i, 1), &whole, sizeof whole);
             total += whole;
         }
-        out->scale[b] = step;
-        out->total[b] = total;
-        out->sum[b] = (float)total * step;
+        if (largest == 0) step = 0.0F;
+        kernel_numbers_put(codes, b, 1, finite ? step : NAN, total);
     }
 }
 
@@ -259,6 +261,7 @@ void cpu_fill_generic(cpu_kernels *k)
     k->linear_codes_q = linear_codes_q;
     k->prepare_bf16 = prepare_bf16;
     k->prepare_i16 = prepare_i16;
+    k->code_blocks = 1;
     k->rms_norm = rms_norm;
     k->rope_half = rope_half;
     k->rope_interleaved = rope_interleaved;

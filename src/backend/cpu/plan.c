@@ -271,15 +271,13 @@ static bool take_buffers(backend *b, backend_plan *p, sizes s)
     p->next = take(p, (size_t)p->n_phases * 2, sizeof(atomic_uint));
     bool ok = p->parts && p->ropes && p->scratch && p->next;
     if (b->act == WEFT_ACT_BF16 && ok) {
-        size_t n_blocks = s.input / KERNEL_BLOCK + 1;
+        /* A token's blocks come in whole groups, so there may be more than columns. */
+        size_t spare = ((size_t)p->limits.n_tokens + p->limits.n_outputs) * KERNEL_GROUP_MOST;
+        size_t n_blocks = s.input / KERNEL_BLOCK + spare;
         p->input.f = take(p, s.input, sizeof(float));
         p->input.h = take(p, s.input, sizeof(uint16_t));
-        kernel_codes_input *codes = &p->input.codes;
-        codes->q = take(p, s.input, sizeof(int16_t));
-        codes->scale = take(p, n_blocks, sizeof(float));
-        codes->sum = take(p, n_blocks, sizeof(float));
-        codes->total = take(p, n_blocks, sizeof(int32_t));
-        ok = p->input.f && p->input.h && codes->q && codes->scale && codes->sum && codes->total;
+        p->input.codes = take(p, n_blocks, KERNEL_BLOCK_BYTES);
+        ok = p->input.f && p->input.h && p->input.codes;
     }
     for (uint32_t i = 0; i < b->n_threads && ok; i++) {
         cpu_scratch *c = &p->scratch[i];

@@ -58,10 +58,8 @@ static void run_prepare(const cpu_run *r, const token_op *op, token_range t)
         if (op->to_bf16) k->prepare_bf16(x + at, cols, in->f + at, in->h + at);
         if (op->to_i16) {
             uint32_t n_blocks = cols / KERNEL_BLOCK;
-            size_t block = (size_t)i * n_blocks;
-            kernel_codes_input out = {in->codes.q + at, in->codes.scale + block,
-                                      in->codes.sum + block, in->codes.total + block};
-            k->prepare_i16(x + at, n_blocks, &out);
+            size_t bytes = kernel_codes_bytes(n_blocks, k->code_blocks);
+            k->prepare_i16(x + at, n_blocks, in->codes + i * bytes);
         }
     }
 }
@@ -234,7 +232,7 @@ static void run_linear_rows(const cpu_run *r, const phase *ph, const linear_op *
         .first = rows.first,
         .end = rows.end,
         .n_tokens = n_rows(r, ph->rows),
-        .x = {in->f, in->h, in->codes.q, in->codes.scale, in->codes.sum, in->codes.total},
+        .x = {in->f, in->h, in->codes},
         .bias = op->bias,
         .add = op->add != 0 ? cpu_data(r, op->add) : NULL,
         .y = cpu_data(r, op->result),

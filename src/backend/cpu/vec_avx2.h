@@ -257,12 +257,6 @@ INLINE vf vf_from_f16(vi a)
     return _mm256_cvtph_ps(_mm256_castsi256_si128(packed));
 }
 
-/* Of each four lanes, the two in the middle change places. */
-INLINE vi vi_swap_middles(vi a)
-{
-    return _mm256_shuffle_epi32(a, 0xd8);
-}
-
 INLINE vi vi_add(vi a, vi b)
 {
     return _mm256_add_epi32(a, b);
@@ -350,16 +344,20 @@ INLINE void vi_store_u16(uint16_t *at, vi a)
     _mm_storeu_si128((__m128i *)at, _mm256_castsi256_si128(packed));
 }
 
-/* VL lanes that hold -32768 .. 32767. */
-INLINE void vi_store_i16(int16_t *at, vi a)
+/* 16 lanes that hold -32768 .. 32767: those of even index, then those of odd index. */
+INLINE void vi_store_even_odd(unsigned char *even, unsigned char *odd, const vi lanes[16 / VL])
 {
-    vi packed = _mm256_permute4x64_epi64(_mm256_packs_epi32(a, a), 0x08);
-    _mm_storeu_si128((__m128i *)at, _mm256_castsi256_si128(packed));
+    const vi order = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15));
+    vi packed = _mm256_permute4x64_epi64(_mm256_packs_epi32(lanes[0], lanes[1]), 0xd8);
+    packed = _mm256_permute4x64_epi64(_mm256_shuffle_epi8(packed, order), 0xd8);
+    _mm_storeu_si128((__m128i *)(void *)even, _mm256_castsi256_si128(packed));
+    _mm_storeu_si128((__m128i *)(void *)odd, _mm256_extracti128_si256(packed, 1));
 }
 
 /* sum + the products of pairs of 16-bit numbers with one pair. The compiler may not put a chain of
  * these in another order: it would hold all products at once, on the stack. */
-INLINE vi vi_dot_pair(vi sum, vi a, const int16_t *pair)
+INLINE vi vi_dot_pair(vi sum, vi a, const unsigned char *pair)
 {
     int32_t both;
     memcpy(&both, pair, sizeof both);
@@ -393,7 +391,7 @@ INLINE void v_transpose(const vi row[8], vi column[8])
 
 /* A pointer of which the compiler knows nothing: it then keeps that one in a register, and not
  * every sum of it with a constant. */
-INLINE const unsigned char *v_kept_bytes(const unsigned char *p)
+INLINE const unsigned char *v_kept(const unsigned char *p)
 {
     __asm__("" : "+r"(p));
     return p;
@@ -405,12 +403,6 @@ INLINE size_t v_kept_size(size_t n)
     return n;
 }
 
-INLINE const int16_t *v_kept(const int16_t *p)
-{
-    __asm__("" : "+r"(p));
-    return p;
-}
-
 INLINE __m128i v_load_16(const unsigned char *at)
 {
     return _mm_loadu_si128((const __m128i *)(const void *)at);
@@ -419,7 +411,7 @@ INLINE __m128i v_load_16(const unsigned char *at)
 /* 16 bytes of each of VL rows, which are stride apart -> their 4 words, each of VL rows. */
 INLINE void v_turn_words(const unsigned char *at, size_t stride, vi word[4])
 {
-    const unsigned char *high = v_kept_bytes(at + 4 * stride);
+    const unsigned char *high = v_kept(at + 4 * stride);
     const size_t skip[4] = {0, stride, 2 * stride, v_kept_size(3 * stride)};
     vi a[4];
     UNROLL
@@ -484,6 +476,104 @@ INLINE void v_transpose_8(const float *rows, float *columns)
     v_transpose(row, column);
     UNROLL
     for (int i = 0; i < 8; i++) vi_store(columns + 8 * (size_t)i, column[i]);
+}
+
+/* ---- halves: 16 bytes of a block each */
+
+/* 16 bytes at and at + step. */
+INLINE vi v_load_quarters(const unsigned char *at, size_t step)
+{
+    return _mm256_set_m128i(v_load_16(at + step), v_load_16(at));
+}
+
+/* The same 16 bytes in both. */
+INLINE vi v_load_all(const unsigned char *at)
+{
+    return _mm256_broadcastsi128_si256(v_load_16(at));
+}
+
+/* 16 bytes at, the same again (and, in longer vectors, those at + step twice). */
+INLINE vi v_load_twice(const unsigned char *at, size_t step)
+{
+    (void)step;
+    return v_load_all(at);
+}
+
+/* 16 bytes at, those at + step. */
+INLINE vi v_load_again(const unsigned char *at, size_t step)
+{
+    return v_load_quarters(at, step);
+}
+
+/* Halves of equal 32-bit numbers: the first two. */
+INLINE vi v_quarters(int a, int b, int c, int d)
+{
+    (void)c;
+    (void)d;
+    return _mm256_setr_epi32(a, a, a, a, b, b, b, b);
+}
+
+/* from, from + step. */
+INLINE vi v_quarters_from(uint32_t from, int step)
+{
+    return _mm256_add_epi32(v_quarters(0, step, 0, 0), vi_set1((int32_t)from));
+}
+
+INLINE vi vi_srlv(vi a, vi n)
+{
+    return _mm256_srlv_epi32(a, n);
+}
+
+/* In each half, bytes l and 8 + l come together. */
+INLINE vi vi_fold_bytes(vi a)
+{
+    return _mm256_shuffle_epi8(a, _mm256_broadcastsi128_si256(_mm_setr_epi8(
+                                      0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15)));
+}
+
+/* In each half, 16 in 16-bit lane l where bit 2 l of the first word is set (slot 0), bit 16 + 2 l
+ * (1), 2 l + 1 (2) or 17 + 2 l (3). */
+INLINE vi v_fifth_bits(vi bits, const int slot)
+{
+    const int byte = (int)0x80008000u + slot % 2 * 0x00020002;
+    __m128i from = _mm_setr_epi32(byte, byte, byte + 0x00010001, byte + 0x00010001);
+    const int bit = slot / 2 == 0 ? 0x00040001 : 0x00080002;
+    vi mask = _mm256_broadcastsi128_si256(_mm_setr_epi32(bit, bit << 4, bit, bit << 4));
+    vi spread = _mm256_shuffle_epi8(bits, _mm256_broadcastsi128_si256(from));
+    vi set = _mm256_cmpeq_epi16(_mm256_and_si256(spread, mask), mask);
+    return _mm256_and_si256(set, _mm256_set1_epi16(16));
+}
+
+/* The sums of the products of pairs of 16-bit numbers. */
+INLINE vi vi_pairs(vi a, vi b)
+{
+    return _mm256_madd_epi16(a, b);
+}
+
+/* The same added to sum. */
+INLINE vi vi_dot(vi sum, vi a, vi b)
+{
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(a, b));
+}
+
+/* The sums of the halves of four vectors: that of half h of a[r] in lane 4 h + r. */
+INLINE vi v_quad_tree(const vi a[4])
+{
+    vi x = vi_add(_mm256_unpacklo_epi32(a[0], a[1]), _mm256_unpackhi_epi32(a[0], a[1]));
+    vi y = vi_add(_mm256_unpacklo_epi32(a[2], a[3]), _mm256_unpackhi_epi32(a[2], a[3]));
+    return vi_add(_mm256_unpacklo_epi64(x, y), _mm256_unpackhi_epi64(x, y));
+}
+
+/* Half 0 + half 1. */
+INLINE __m128 v_sum_groups(vf a)
+{
+    return _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+}
+
+/* The same of two vectors. */
+INLINE vf v_sum_classes(const float *a, size_t stride)
+{
+    return vf_add(vf_load(a), vf_load(a + stride));
 }
 
 /* ---- blocks of 32 columns */
@@ -619,6 +709,25 @@ INLINE vw vw_bits(const unsigned char *at, const int bits)
         high, _mm256_set_m128i(WINDOWS(bits, RUN_SKIP(bits, 3)), WINDOWS(bits, RUN_SKIP(bits, 2))));
     return (vw){_mm256_srli_epi16(_mm256_mullo_epi16(low, lift), 16 - bits),
                 _mm256_srli_epi16(_mm256_mullo_epi16(high, lift), 16 - bits)};
+}
+
+/* Blocks of natural order -> slot i: columns 0, 2 .. 14 of each (i 0), 16, 18 .. 30 (1), 1, 3 ..
+ * (2), 17, 19 .. (3). */
+INLINE void vw_to_slots(const vw block[2], vi slot[4])
+{
+    const vi order = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15));
+    vi low[2];  /* even columns of the first half, then odd ones */
+    vi high[2]; /* the same of the second */
+    UNROLL
+    for (int i = 0; i < 2; i++) {
+        low[i] = _mm256_permute4x64_epi64(_mm256_shuffle_epi8(block[i].lo, order), 0xd8);
+        high[i] = _mm256_permute4x64_epi64(_mm256_shuffle_epi8(block[i].hi, order), 0xd8);
+    }
+    slot[0] = _mm256_permute2x128_si256(low[0], low[1], 0x20);
+    slot[2] = _mm256_permute2x128_si256(low[0], low[1], 0x31);
+    slot[1] = _mm256_permute2x128_si256(high[0], high[1], 0x20);
+    slot[3] = _mm256_permute2x128_si256(high[0], high[1], 0x31);
 }
 
 #endif

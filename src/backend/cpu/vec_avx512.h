@@ -264,12 +264,6 @@ INLINE vf vf_from_f16(vi a)
     return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(a));
 }
 
-/* Of each four lanes, the two in the middle change places. */
-INLINE vi vi_swap_middles(vi a)
-{
-    return _mm512_shuffle_epi32(a, (_MM_PERM_ENUM)0xd8);
-}
-
 INLINE vi vi_add(vi a, vi b)
 {
     return _mm512_add_epi32(a, b);
@@ -350,17 +344,22 @@ INLINE void vi_store_u16(uint16_t *at, vi a)
     _mm256_storeu_si256((__m256i *)(void *)at, _mm512_cvtepi32_epi16(a));
 }
 
-/* VL lanes that hold -32768 .. 32767. */
-INLINE void vi_store_i16(int16_t *at, vi a)
+/* 16 lanes that hold -32768 .. 32767: those of even index, then those of odd index. */
+INLINE void vi_store_even_odd(unsigned char *even, unsigned char *odd, const vi lanes[16 / VL])
 {
-    _mm256_storeu_si256((__m256i *)(void *)at, _mm512_cvtepi32_epi16(a));
+    const __m256i order = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15));
+    __m256i packed = _mm512_cvtepi32_epi16(lanes[0]);
+    packed = _mm256_permute4x64_epi64(_mm256_shuffle_epi8(packed, order), 0xd8);
+    _mm_storeu_si128((__m128i *)(void *)even, _mm256_castsi256_si128(packed));
+    _mm_storeu_si128((__m128i *)(void *)odd, _mm256_extracti128_si256(packed, 1));
 }
 
 typedef int32_t v_pair __attribute__((may_alias, aligned(2)));
 
 /* sum + the products of pairs of 16-bit numbers with one pair, which the instruction itself takes
  * from memory: compilers load it apart. */
-INLINE vi vi_dot_pair(vi sum, vi a, const int16_t *pair)
+INLINE vi vi_dot_pair(vi sum, vi a, const unsigned char *pair)
 {
     __asm__("vpdpwssd %2%{1to16%}, %1, %0"
             : "+v"(sum)
@@ -399,7 +398,7 @@ INLINE void v_transpose(const vi row[VL], vi column[VL])
 
 /* A pointer of which the compiler knows nothing: it then keeps that one in a register, and not
  * every sum of it with a constant. */
-INLINE const unsigned char *v_kept_bytes(const unsigned char *p)
+INLINE const unsigned char *v_kept(const unsigned char *p)
 {
     __asm__("" : "+r"(p));
     return p;
@@ -411,12 +410,6 @@ INLINE size_t v_kept_size(size_t n)
     return n;
 }
 
-INLINE const int16_t *v_kept(const int16_t *p)
-{
-    __asm__("" : "+r"(p));
-    return p;
-}
-
 INLINE __m128i v_load_16(const unsigned char *at)
 {
     return _mm_loadu_si128((const __m128i *)(const void *)at);
@@ -426,9 +419,9 @@ INLINE __m128i v_load_16(const unsigned char *at)
 INLINE void v_turn_words(const unsigned char *at, size_t stride, vi word[4])
 {
     const size_t four_rows = v_kept_size(4 * stride);
-    const unsigned char *row4 = v_kept_bytes(at + four_rows);
-    const unsigned char *row8 = v_kept_bytes(row4 + four_rows);
-    const unsigned char *row12 = v_kept_bytes(row8 + four_rows);
+    const unsigned char *row4 = v_kept(at + four_rows);
+    const unsigned char *row8 = v_kept(row4 + four_rows);
+    const unsigned char *row12 = v_kept(row8 + four_rows);
     const size_t skip[4] = {0, stride, 2 * stride, v_kept_size(3 * stride)};
     vi a[4];
     UNROLL
@@ -499,6 +492,110 @@ INLINE void v_transpose_8(const float *rows, float *columns)
     v_transpose(row, column);
     UNROLL
     for (int i = 0; i < 8; i++) vi_store(columns + (size_t)i * VL, column[i]);
+}
+
+/* ---- quarters: 16 bytes of a block each */
+
+/* 16 bytes at, at + step, at + 2 step and at + 3 step. */
+INLINE vi v_load_quarters(const unsigned char *at, size_t step)
+{
+    vi four = _mm512_castsi128_si512(v_load_16(at));
+    four = _mm512_inserti32x4(four, v_load_16(at + step), 1);
+    four = _mm512_inserti32x4(four, v_load_16(at + 2 * step), 2);
+    return _mm512_inserti32x4(four, v_load_16(at + 3 * step), 3);
+}
+
+/* The same 16 bytes in all. */
+INLINE vi v_load_all(const unsigned char *at)
+{
+    return _mm512_broadcast_i32x4(v_load_16(at));
+}
+
+/* 16 bytes at, the same again, those at + step, the same again. */
+INLINE vi v_load_twice(const unsigned char *at, size_t step)
+{
+    __m256i first = _mm256_broadcastsi128_si256(v_load_16(at));
+    __m256i second = _mm256_broadcastsi128_si256(v_load_16(at + step));
+    return _mm512_inserti64x4(_mm512_castsi256_si512(first), second, 1);
+}
+
+/* 16 bytes at, those at + step, then both again. */
+INLINE vi v_load_again(const unsigned char *at, size_t step)
+{
+    __m256i both =
+        _mm256_inserti128_si256(_mm256_castsi128_si256(v_load_16(at)), v_load_16(at + step), 1);
+    return _mm512_broadcast_i64x4(both);
+}
+
+/* Quarters of equal 32-bit numbers. */
+INLINE vi v_quarters(int a, int b, int c, int d)
+{
+    return _mm512_setr_epi32(a, a, a, a, b, b, b, b, c, c, c, c, d, d, d, d);
+}
+
+/* from, from + step, from + 2 step, from + 3 step. */
+INLINE vi v_quarters_from(uint32_t from, int step)
+{
+    return _mm512_add_epi32(v_quarters(0, step, 2 * step, 3 * step), vi_set1((int32_t)from));
+}
+
+INLINE vi vi_srlv(vi a, vi n)
+{
+    return _mm512_srlv_epi32(a, n);
+}
+
+/* In each quarter, bytes l and 8 + l come together. */
+INLINE vi vi_fold_bytes(vi a)
+{
+    return _mm512_shuffle_epi8(a, _mm512_broadcast_i32x4(_mm_setr_epi8(0, 8, 1, 9, 2, 10, 3, 11, 4,
+                                                                       12, 5, 13, 6, 14, 7, 15)));
+}
+
+/* In each quarter, 16 in 16-bit lane l where bit 2 l of the first word is set (slot 0), bit 16 + 2 l
+ * (1), 2 l + 1 (2) or 17 + 2 l (3). */
+INLINE vi v_fifth_bits(vi bits, const int slot)
+{
+    const int byte = (int)0x80008000u + slot % 2 * 0x00020002;
+    __m128i from = _mm_setr_epi32(byte, byte, byte + 0x00010001, byte + 0x00010001);
+    const int bit = slot / 2 == 0 ? 0x00040001 : 0x00080002;
+    __m128i mask = _mm_setr_epi32(bit, bit << 4, bit, bit << 4);
+    vi spread = _mm512_shuffle_epi8(bits, _mm512_broadcast_i32x4(from));
+    __mmask32 set = _mm512_test_epi16_mask(spread, _mm512_broadcast_i32x4(mask));
+    return _mm512_maskz_set1_epi16(set, 16);
+}
+
+/* The sums of the products of pairs of 16-bit numbers. */
+INLINE vi vi_pairs(vi a, vi b)
+{
+    return _mm512_madd_epi16(a, b);
+}
+
+/* The same added to sum. */
+INLINE vi vi_dot(vi sum, vi a, vi b)
+{
+    return _mm512_dpwssd_epi32(sum, a, b);
+}
+
+/* The sums of the quarters of four vectors: that of quarter q of a[r] in lane 4 q + r. */
+INLINE vi v_quad_tree(const vi a[4])
+{
+    vi x = vi_add(_mm512_unpacklo_epi32(a[0], a[1]), _mm512_unpackhi_epi32(a[0], a[1]));
+    vi y = vi_add(_mm512_unpacklo_epi32(a[2], a[3]), _mm512_unpackhi_epi32(a[2], a[3]));
+    return vi_add(_mm512_unpacklo_epi64(x, y), _mm512_unpackhi_epi64(x, y));
+}
+
+/* (quarter 0 + 2) + (quarter 1 + 3). */
+INLINE __m128 v_sum_groups(vf a)
+{
+    __m256 half = _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
+    return _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
+}
+
+/* The same of four vectors. */
+INLINE vf v_sum_classes(const float *a, size_t stride)
+{
+    return vf_add(vf_add(vf_load(a), vf_load(a + 2 * stride)),
+                  vf_add(vf_load(a + stride), vf_load(a + 3 * stride)));
 }
 
 /* ---- blocks of 32 columns */
@@ -600,6 +697,25 @@ INLINE vw vw_bits(const unsigned char *at, const int bits)
         _mm_setr_epi32(RAISED(bits, 0), RAISED(bits, 2), RAISED(bits, 4), RAISED(bits, 6)));
     vi code = _mm512_srlv_epi16(_mm512_shuffle_epi8(run, from), raised);
     return (vw){_mm512_and_si512(code, _mm512_set1_epi16((int16_t)((1 << bits) - 1)))};
+}
+
+/* Blocks of natural order -> slot i: columns 0, 2 .. 14 of each (i 0), 16, 18 .. 30 (1), 1, 3 ..
+ * (2), 17, 19 .. (3). */
+INLINE void vw_to_slots(const vw block[4], vi slot[4])
+{
+    const vi order = _mm512_set_epi16(31, 29, 27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1, 30,
+                                      28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+    vi a[4];
+    UNROLL
+    for (int i = 0; i < 4; i++) a[i] = _mm512_permutexvar_epi16(order, block[i].all);
+    vi x = _mm512_shuffle_i32x4(a[0], a[1], 0x44);
+    vi y = _mm512_shuffle_i32x4(a[2], a[3], 0x44);
+    vi z = _mm512_shuffle_i32x4(a[0], a[1], 0xee);
+    vi w = _mm512_shuffle_i32x4(a[2], a[3], 0xee);
+    slot[0] = _mm512_shuffle_i32x4(x, y, 0x88);
+    slot[1] = _mm512_shuffle_i32x4(x, y, 0xdd);
+    slot[2] = _mm512_shuffle_i32x4(z, w, 0x88);
+    slot[3] = _mm512_shuffle_i32x4(z, w, 0xdd);
 }
 
 #endif

@@ -17,6 +17,9 @@ enum { CHUNK_BLOCKS = 8, CHUNK = CHUNK_BLOCKS * KERNEL_BLOCK, LINE = 64 };
 
 _Static_assert((int)VW == (int)KERNEL_BLOCK, "a vw holds a block");
 
+/* Of Q8_0, the most of all encodings. */
+enum { MOST_CHUNK_BYTES = 272 };
+
 /* name, scales of a block, whether there are biases */
 #define CODES_MAP(X)                                                                               \
     X(AFFINE2, 1, true)                                                                            \
@@ -142,7 +145,7 @@ INLINE void v_column_16(const unsigned char *at, size_t stride, uint16_t out[VL]
     volatile uint16_t *to = out;
     UNROLL
     for (size_t r = 0; r < VL; r++) {
-        if (r != 0 && r % 4 == 0) at = v_kept_bytes(at + 4 * stride);
+        if (r != 0 && r % 4 == 0) at = v_kept(at + 4 * stride);
         to[r] = load_u16(at + skip[r % 4]);
     }
 }
@@ -154,7 +157,7 @@ INLINE vi v_column_32(const unsigned char *at, size_t stride)
     volatile uint32_t *to = bits;
     UNROLL
     for (size_t r = 0; r < VL; r++) {
-        if (r != 0 && r % 4 == 0) at = v_kept_bytes(at + 4 * stride);
+        if (r != 0 && r % 4 == 0) at = v_kept(at + 4 * stride);
         to[r] = load_u32(at + skip[r % 4]);
     }
     return vi_load(bits);
@@ -168,7 +171,7 @@ INLINE void v_column_64(const unsigned char *at, size_t stride, vi word[2])
     volatile uint64_t *to = bits;
     UNROLL
     for (size_t r = 0; r < VL; r++) {
-        if (r != 0 && r % 4 == 0) at = v_kept_bytes(at + 4 * stride);
+        if (r != 0 && r % 4 == 0) at = v_kept(at + 4 * stride);
         uint64_t both;
         memcpy(&both, at + skip[r % 4], sizeof both);
         to[r] = both;

@@ -1,27 +1,28 @@
 /* vec_linear_codes.h - linear_codes_q: 16-bit inputs against integer codes.
  *
  * For one output, with t_b the exact integer sum of code * q over block b (for Q6_K over each half
- *     of it): s = fma(scale_b, t_b * x.scale_b, s)    blocks ascending, s = 0 at first m =
- *     fma(bias_b, x.sum_b, m)             the same, where the encoding has biases y = add + ((s +
- *     m) + bias)
+ * of it) and b ascending within each class of blocks that are equal modulo GROUP:
+ *     s = fma(scale_b, t_b * x.scale_b, s)    s = 0 at first
+ *     m = fma(bias_b, x.sum_b, m)             the same, where the encoding has biases
+ * Then s + m of each class, the classes as (0 + 2) + (1 + 3) or 0 + 1, and
+ *     y = add + (sum + bias).
  * t_b is rounded once to f32, and the product with a power of two is exact. t_b has at most 32 *
- * 255 * 32640 < 2^31. As integers have no order of addition, how they are summed is free.
+ * 255 * 32640 < 2^31. As integers have no order of addition, how they are summed is free: few
+ * tokens do it as vec_linear_few.h says, more as follows.
  *
  * VL rows are the lanes. The packed codes of a block are turned first, 16 bytes of each row into
  * four words of VL rows, and unpacked then, VL rows at a time, into pairs of 16-bit codes that meet
- * a pair of inputs. As the codes of a word that lie 16 bits apart are four columns apart or two,
- * inputs are stored so that these are neighbours (cpu_kernels.h). One or two tokens take the pairs
- * from registers; more share a panel of pairs, unpacked once for up to 64 tokens. */
+ * a pair of inputs. Up to 32 tokens share a panel of such pairs. */
 #ifndef BACKEND_CPU_VEC_LINEAR_CODES_H
 #define BACKEND_CPU_VEC_LINEAR_CODES_H
 
-#include "backend/cpu/vec_codes.h"
+#include "backend/cpu/vec_linear_few.h"
 
-/* Tokens that share an unpacked panel; lines fetched ahead of the rows at work. */
-enum { PANEL_TOKENS = 64 };
+/* Tokens that share an unpacked panel. */
+enum { PANEL_TOKENS = 32 };
 
 /* Vectors of rows: a broadcast pair of inputs meets both. */
-enum { PANEL_VECTORS = 2, PANEL_ROWS = PANEL_VECTORS * VL };
+enum { PANEL_VECTORS = 2, PANEL_ROWS = PANEL_VECTORS * VL, SUMS = GROUP * PANEL_ROWS };
 
 /* The scales of VL rows of one chunk. */
 typedef struct codes_scale_panel {
@@ -130,17 +131,7 @@ INLINE void codes_panel_scales(const codes_kind kind, const codes_rows *rows, ui
     }
 }
 
-/* Fetches the part of the next panel that corresponds to block b of the chunk at work. */
-INLINE void codes_prefetch(const codes_kind kind, const codes_rows *rows, uint32_t chunk,
-                           uint32_t b)
-{
-    size_t bytes = codes_chunk_bytes(kind) * (VL / CHUNK_BLOCKS);
-    const unsigned char *at = rows->ahead + ((size_t)chunk * CHUNK_BLOCKS + b) * bytes;
-    UNROLL
-    for (size_t i = 0; i < bytes; i += LINE) v_prefetch_far(at + i);
-}
-
-/* The same of its scales and biases where they lie apart, once a chunk. */
+/* Fetches the scales and biases of the next panel where they lie apart, once a chunk. */
 INLINE void codes_prefetch_params(const codes_kind kind, const codes_rows *rows, uint32_t chunk)
 {
     if (kind > CODES_AFFINE8) return;
@@ -153,10 +144,9 @@ INLINE void codes_prefetch_params(const codes_kind kind, const codes_rows *rows,
     }
 }
 
-INLINE void codes_store(const codes_rows *rows, uint32_t token, vf s, vf m)
+INLINE void codes_store(const codes_rows *rows, uint32_t token, vf sum)
 {
     const kernel_linear *a = rows->a;
-    vf sum = vf_add(s, m);
     if (rows->end - rows->begin < VL) {
         float lane[VL];
         vf_store(lane, sum);
@@ -193,37 +183,6 @@ INLINE void codes_nibble_words(const codes_kind kind, const unsigned char *chunk
     if (kind != CODES_AFFINE4) return;
     UNROLL
     for (int c = 0; c < 4; c++) word[c] = vi_swap_middle(word[c]);
-}
-
-/* The integer sums of one block of nibbles against up to two tokens. Of the four nibbles of 16 bits
- * two stay where they are, and their sums are 16 and 256 times what they should be: at most 4 * 2 *
- * 15 * 256 * 32640 < 2^31. */
-INLINE void codes_few_nibbles(const codes_kind kind, const vi word[4], const int16_t *const in[2],
-                              const uint32_t n_tokens, vi dot[2])
-{
-    vi sum[2][4];
-    UNROLL
-    for (size_t c = 0; c < 4; c++) {
-        vi code[4];
-        code[0] = vi_and(word[c], vi_set1(0x000f000f));
-        code[1] = vi_and(word[c], vi_set1(0x00f000f0));
-        code[2] = vi_and(word[c], vi_set1(0x0f000f00));
-        code[3] = vi_srl_halves(word[c], 12);
-        UNROLL
-        for (size_t k = 0; k < 4; k++) {
-            size_t pair = codes_nibble_pair(kind, c, k);
-            UNROLL
-            for (uint32_t t = 0; t < n_tokens; t++) {
-                vi before = c == 0 ? vi_zero() : sum[t][k];
-                sum[t][k] = vi_dot_pair(before, code[k], in[t] + 2 * pair);
-            }
-        }
-    }
-    UNROLL
-    for (uint32_t t = 0; t < n_tokens; t++) {
-        dot[t] = vi_add(vi_add(sum[t][0], sum[t][3]),
-                        vi_add(vi_sra(sum[t][1], 4), vi_sra(sum[t][2], 8)));
-    }
 }
 
 /* Bytes of a word -> the pairs (0, 2) and (1, 3). */
@@ -269,141 +228,96 @@ INLINE void codes_pairs(const codes_kind kind, const unsigned char *chunk, size_
     if (kind == CODES_Q5_0) codes_fifth(chunk + (size_t)b * 22 + 2, stride, pair);
 }
 
-/* The integer sums of one block, or of its halves, against up to two tokens. */
-INLINE void codes_few_pairs(const vi pair[16], const int subs, const int16_t *const in[2],
-                            const uint32_t n_tokens, vi dot[2][2])
-{
-    UNROLL
-    for (uint32_t t = 0; t < n_tokens; t++) {
-        vi sum[4];
-        UNROLL
-        for (size_t i = 0; i < 16; i++) {
-            vi before = i % 4 == 0 ? vi_zero() : sum[i / 4];
-            sum[i / 4] = vi_dot_pair(before, pair[i], in[t] + 2 * i);
-        }
-        dot[t][0] = vi_add(sum[0], sum[1]);
-        dot[t][1] = vi_add(sum[2], sum[3]);
-        if (subs == 1) dot[t][0] = vi_add(dot[t][0], dot[t][1]);
-    }
-}
-
-/* Block b of the chunk that begins at block, for one or two tokens. */
-INLINE void codes_few_block(const codes_kind kind, const codes_rows *rows,
-                            const codes_scale_panel *p, uint32_t block, uint32_t b,
-                            const uint32_t n_tokens, vf s[2], vf m[2])
-{
-    const kernel_input *x = &rows->a->x;
-    const unsigned char *chunk = codes_chunk(kind, rows, block);
-    const int16_t *in[2];
-    UNROLL
-    for (uint32_t t = 0; t < n_tokens; t++) {
-        in[t] = v_kept(x->q + ((size_t)t * rows->n_blocks + block + b) * VW);
-    }
-    vi dot[2][2];
-    if (codes_nibbles(kind)) {
-        vi word[4];
-        vi sum[2];
-        codes_nibble_words(kind, chunk, rows->stride, b, word);
-        codes_few_nibbles(kind, word, in, n_tokens, sum);
-        UNROLL
-        for (uint32_t t = 0; t < n_tokens; t++) dot[t][0] = sum[t];
-    } else {
-        vi pair[16];
-        codes_pairs(kind, chunk, rows->stride, b, pair);
-        codes_few_pairs(pair, codes_subs(kind), in, n_tokens, dot);
-    }
-    UNROLL
-    for (uint32_t t = 0; t < n_tokens; t++) {
-        size_t at = (size_t)t * rows->n_blocks + block + b;
-        if (kind == CODES_Q4_0) dot[t][0] = vi_sub(dot[t][0], vi_sll(vi_set1(x->total[at]), 3));
-        vf step = vf_set1(x->scale[at]);
-        UNROLL
-        for (int h = 0; h < codes_subs(kind); h++) {
-            vf term = vf_mul(vf_from_int(dot[t][h]), step);
-            s[t] = vf_fma(vf_load(p->scale[h] + (size_t)b * VL), term, s[t]);
-        }
-        if (codes_biased(kind)) {
-            m[t] = vf_fma(vf_load(p->bias + (size_t)b * VL), vf_set1(x->sum[at]), m[t]);
-        }
-    }
-}
-
-/* One or two tokens. */
-INLINE void codes_few(const codes_kind kind, const kernel_linear *a, const uint32_t n_tokens)
-{
-    codes_rows rows;
-    for (uint32_t first = a->first; first < a->end; first += rows.end - rows.begin) {
-        rows = codes_rows_at(a, first, VL);
-        vf s[2] = {vf_zero(), vf_zero()};
-        vf m[2] = {vf_zero(), vf_zero()};
-        for (uint32_t block = 0; block < rows.n_blocks; block += CHUNK_BLOCKS) {
-            uint32_t left = rows.n_blocks - block;
-            uint32_t n_blocks = left < CHUNK_BLOCKS ? left : CHUNK_BLOCKS;
-            codes_scale_panel p;
-            codes_panel_scales(kind, &rows, block, n_blocks, &p);
-            codes_prefetch_params(kind, &rows, block / CHUNK_BLOCKS);
-            for (uint32_t b = 0; b < n_blocks; b++) {
-                codes_prefetch(kind, &rows, block / CHUNK_BLOCKS, b);
-                codes_few_block(kind, &rows, &p, block, b, n_tokens, s, m);
-            }
-        }
-        UNROLL
-        for (uint32_t t = 0; t < n_tokens; t++) codes_store(&rows, t, s[t], m[t]);
-    }
-}
-
 /* One chunk of a panel and the tokens that share it. */
 typedef struct codes_work {
     const kernel_linear *a;
     codes_panel panel;
     uint32_t token, n; /* n <= PANEL_TOKENS tokens from this one on */
     uint32_t block, n_blocks;
-    /* [n, row]: sums so far, and those of biases */
-    _Alignas(64) float s[PANEL_TOKENS * PANEL_ROWS];
-    _Alignas(64) float m[PANEL_TOKENS * PANEL_ROWS];
+    size_t stride;                             /* bytes of a token's input */
+    const unsigned char *ahead[PANEL_VECTORS]; /* to be fetched, ahead_bytes a block */
+    size_t ahead_bytes;
+    /* Sums so far, and those of biases. */
+    _Alignas(64) float s[PANEL_TOKENS * SUMS];
+    _Alignas(64) float m[PANEL_TOKENS * SUMS];
 } codes_work;
+
+/* Where vector v of class (block modulo GROUP) of token t is summed. */
+INLINE size_t codes_sum_at(size_t t, size_t class, size_t v)
+{
+    return t * SUMS + class * PANEL_ROWS + v * VL;
+}
+
+/* Token t of the tokens at work. */
+INLINE const unsigned char *codes_input(const codes_work *w, uint32_t t)
+{
+    return w->a->x.codes + (size_t)(w->token + t) * w->stride;
+}
+
+INLINE vf vf_set1_at(const unsigned char *at)
+{
+    float value;
+    memcpy(&value, at, sizeof value);
+    return vf_set1(value);
+}
+
+/* Where block b of the chunk stands in n tokens from token + t on: the first of its columns. What
+ * else a group holds of the block lies at the AT_ distances from there. */
+INLINE void codes_inputs(const codes_work *w, uint32_t t, uint32_t b, const uint32_t n,
+                         const unsigned char *in[CODE_TOKENS])
+{
+    const unsigned char *x = codes_input(w, t);
+    x += kernel_code_at((w->block + b) * KERNEL_BLOCK, GROUP);
+    UNROLL
+    for (uint32_t i = 0; i < n; i++, x += w->stride) in[i] = v_kept(x);
+}
+
+/* Where vector 0 of the class of block b of token t is summed. */
+INLINE float *codes_sums(float *sums, uint32_t t, uint32_t b)
+{
+    float *at = sums + codes_sum_at(t, b % GROUP, 0);
+    __asm__("" : "+r"(at));
+    return at;
+}
 
 /* The biases of a chunk for n tokens from token + t on. */
 INLINE void codes_biases(codes_work *w, uint32_t t, const uint32_t n)
 {
-    size_t blocks = (size_t)w->a->w->n_cols / KERNEL_BLOCK;
-    const float *total = w->a->x.sum + (size_t)(w->token + t) * blocks + w->block;
-    float *m = w->m + (size_t)t * PANEL_ROWS;
-    vf sum[CODE_TOKENS][PANEL_VECTORS];
-    UNROLL
-    for (uint32_t i = 0; i < n; i++) {
-        UNROLL
-        for (size_t v = 0; v < PANEL_VECTORS; v++) {
-            sum[i][v] = vf_load(m + ((size_t)i * PANEL_VECTORS + v) * VL);
-        }
-    }
-    for (size_t b = 0; b < w->n_blocks; b++) {
+    for (uint32_t b = 0; b < w->n_blocks; b++) {
+        const unsigned char *in[CODE_TOKENS];
+        codes_inputs(w, t, b, n, in);
+        float *m = codes_sums(w->m, t, b);
         vf bias[PANEL_VECTORS];
         UNROLL
-        for (int v = 0; v < PANEL_VECTORS; v++) bias[v] = vf_load(w->panel.of[v].bias + b * VL);
+        for (int v = 0; v < PANEL_VECTORS; v++) {
+            bias[v] = vf_load(w->panel.of[v].bias + (size_t)b * VL);
+        }
         UNROLL
         for (uint32_t i = 0; i < n; i++) {
-            vf x = vf_set1(total[i * blocks + b]);
+            vf sum = vf_set1_at(in[i] + AT_SUM);
             UNROLL
-            for (int v = 0; v < PANEL_VECTORS; v++) sum[i][v] = vf_fma(bias[v], x, sum[i][v]);
-        }
-    }
-    UNROLL
-    for (uint32_t i = 0; i < n; i++) {
-        UNROLL
-        for (size_t v = 0; v < PANEL_VECTORS; v++) {
-            vf_store(m + ((size_t)i * PANEL_VECTORS + v) * VL, sum[i][v]);
+            for (size_t v = 0; v < PANEL_VECTORS; v++) {
+                float *at = m + codes_sum_at(i, 0, v);
+                vf_store(at, vf_fma(bias[v], sum, vf_load(at)));
+            }
         }
     }
 }
 
-/* n_pairs pairs [n_pairs, PANEL_ROWS] against those of n tokens. */
-INLINE void codes_dots(const int32_t *pairs, const int n_pairs,
-                       const int16_t *const in[CODE_TOKENS], const uint32_t n,
+/* Where the inputs that meet pair i of a block stand, in bytes. */
+INLINE size_t codes_pair_at(size_t i)
+{
+    size_t slot = i / 8 + i % 2 * 2;
+    return 2 * (slot * GROUP * 8 + i % 8 / 2 * 2);
+}
+
+/* Pairs [VW / 2, PANEL_ROWS], first to first + n_pairs - 1 of them, against those of n tokens. */
+INLINE void codes_dots(const int32_t *pairs, const size_t first, const size_t n_pairs,
+                       const unsigned char *const in[CODE_TOKENS], const uint32_t n,
                        vi dot[CODE_TOKENS][PANEL_VECTORS])
 {
     UNROLL
-    for (size_t i = 0; i < (size_t)n_pairs; i++) {
+    for (size_t i = first; i < first + n_pairs; i++) {
         vi code[PANEL_VECTORS];
         UNROLL
         for (size_t v = 0; v < PANEL_VECTORS; v++) {
@@ -413,10 +327,19 @@ INLINE void codes_dots(const int32_t *pairs, const int n_pairs,
         for (uint32_t t = 0; t < n; t++) {
             UNROLL
             for (int v = 0; v < PANEL_VECTORS; v++) {
-                vi before = i == 0 ? vi_zero() : dot[t][v];
-                dot[t][v] = vi_dot_pair(before, code[v], in[t] + 2 * i);
+                vi before = i == first ? vi_zero() : dot[t][v];
+                dot[t][v] = vi_dot_pair(before, code[v], in[t] + codes_pair_at(i));
             }
         }
+    }
+}
+
+/* Only the first tile meets rows whose successors are not yet on their way. */
+INLINE void codes_tile_prefetch(const codes_work *w, size_t b)
+{
+    for (int v = 0; v < PANEL_VECTORS; v++) {
+        const unsigned char *at = w->ahead[v] + b * w->ahead_bytes;
+        for (size_t i = 0; i < w->ahead_bytes; i += LINE) v_prefetch_far(at + i);
     }
 }
 
@@ -424,35 +347,27 @@ INLINE void codes_dots(const int32_t *pairs, const int n_pairs,
 INLINE void codes_tile(codes_work *w, uint32_t t, const uint32_t n, const int subs,
                        const bool biased)
 {
-    size_t cols = (size_t)w->a->w->n_cols;
-    size_t blocks = cols / KERNEL_BLOCK;
-    size_t token = w->token + t;
-    const int16_t *q = w->a->x.q + token * cols + (size_t)w->block * VW;
-    const float *step = w->a->x.scale + token * blocks + w->block;
-    float *s = w->s + (size_t)t * PANEL_ROWS;
-    const int n_pairs = VW / 2 / subs;
-    for (size_t b = 0; b < w->n_blocks; b++, q += VW) {
-        const int32_t *pairs = w->panel.pairs + b * (VW / 2) * PANEL_ROWS;
-        const int16_t *in[CODE_TOKENS];
+    const size_t n_pairs = VW / 2 / (size_t)subs;
+    for (uint32_t b = 0; b < w->n_blocks; b++) {
+        const int32_t *pairs = w->panel.pairs + (size_t)b * (VW / 2) * PANEL_ROWS;
+        const unsigned char *in[CODE_TOKENS];
+        codes_inputs(w, t, b, n, in);
+        float *s = codes_sums(w->s, t, b);
+        if (t == 0) codes_tile_prefetch(w, b);
         UNROLL
-        for (uint32_t i = 0; i < n; i++) in[i] = v_kept(q + i * cols);
-        UNROLL
-        for (int h = 0; h < subs; h++) {
+        for (size_t h = 0; h < (size_t)subs; h++) {
             vi dot[CODE_TOKENS][PANEL_VECTORS];
-            codes_dots(pairs, n_pairs, in, n, dot);
+            codes_dots(pairs, h * n_pairs, n_pairs, in, n, dot);
             UNROLL
             for (size_t v = 0; v < PANEL_VECTORS; v++) {
-                vf scale = vf_load(w->panel.of[v].scale[h] + b * VL);
+                vf scale = vf_load(w->panel.of[v].scale[h] + (size_t)b * VL);
                 UNROLL
                 for (uint32_t i = 0; i < n; i++) {
-                    float *at = s + ((size_t)i * PANEL_VECTORS + v) * VL;
-                    vf term = vf_mul(vf_from_int(dot[i][v]), vf_set1(step[i * blocks + b]));
+                    float *at = s + codes_sum_at(i, 0, v);
+                    vf term = vf_mul(vf_from_int(dot[i][v]), vf_set1_at(in[i] + AT_SCALE));
                     vf_store(at, vf_fma(scale, term, vf_load(at)));
                 }
             }
-            pairs += (size_t)n_pairs * PANEL_ROWS;
-            UNROLL
-            for (uint32_t i = 0; i < n; i++) in[i] += (size_t)n_pairs * 2;
         }
     }
     if (biased) codes_biases(w, t, n);
@@ -499,7 +414,6 @@ INLINE void codes_unpack_panel(const codes_kind kind, const codes_rows *rows, ui
     codes_panel_scales(kind, rows, block, n_blocks, &p->of[v]);
     codes_prefetch_params(kind, rows, block / CHUNK_BLOCKS);
     for (uint32_t b = 0; b < n_blocks; b++) {
-        codes_prefetch(kind, rows, block / CHUNK_BLOCKS, b);
         int32_t *out = p->pairs + (size_t)b * (VW / 2) * PANEL_ROWS + (size_t)v * VL;
         vi pair[16];
         codes_pairs(kind, chunk, rows->stride, b, pair);
@@ -520,21 +434,26 @@ INLINE uint32_t codes_panel_rows(const codes_kind kind, uint32_t first, codes_wo
         rows[n_vectors] = codes_rows_at(w->a, first, PANEL_ROWS);
         first += rows[n_vectors].end - rows[n_vectors].begin;
     }
-    memset(w->s, 0, (size_t)w->n * PANEL_ROWS * sizeof(float));
-    memset(w->m, 0, (size_t)w->n * PANEL_ROWS * sizeof(float));
+    memset(w->s, 0, (size_t)w->n * SUMS * sizeof(float));
+    memset(w->m, 0, (size_t)w->n * SUMS * sizeof(float));
+    w->ahead_bytes = codes_chunk_bytes(kind) * (VL / CHUNK_BLOCKS);
     for (w->block = 0; w->block < rows[0].n_blocks; w->block += CHUNK_BLOCKS) {
         uint32_t left = rows[0].n_blocks - w->block;
         w->n_blocks = left < CHUNK_BLOCKS ? left : CHUNK_BLOCKS;
         for (uint32_t v = 0; v < PANEL_VECTORS; v++) {
             const codes_rows *of = &rows[v < n_vectors ? v : 0];
             codes_unpack_panel(kind, of, w->block, w->n_blocks, &w->panel, v);
+            w->ahead[v] = of->ahead + w->block * w->ahead_bytes;
         }
         tiles(w);
     }
     for (uint32_t t = 0; t < w->n; t++) {
         for (size_t v = 0; v < n_vectors; v++) {
-            size_t at = ((size_t)t * PANEL_VECTORS + v) * VL;
-            codes_store(&rows[v], w->token + t, vf_load(w->s + at), vf_load(w->m + at));
+            size_t at = codes_sum_at(t, 0, v);
+            for (size_t i = at; i < at + SUMS; i += PANEL_ROWS) {
+                vf_store(w->s + i, vf_add(vf_load(w->s + i), vf_load(w->m + i)));
+            }
+            codes_store(&rows[v], w->token + t, v_sum_classes(w->s + at, PANEL_ROWS));
         }
     }
     return first;
@@ -545,6 +464,7 @@ INLINE void codes_many(const codes_kind kind, const kernel_linear *a)
 {
     codes_work w;
     w.a = a;
+    w.stride = kernel_codes_bytes((uint32_t)(a->w->n_cols / KERNEL_BLOCK), GROUP);
     for (w.token = 0; w.token < a->n_tokens; w.token += PANEL_TOKENS) {
         uint32_t left = a->n_tokens - w.token;
         w.n = left < PANEL_TOKENS ? left : PANEL_TOKENS;
@@ -555,11 +475,17 @@ INLINE void codes_many(const codes_kind kind, const kernel_linear *a)
 #define CODES_LINEAR(name, subs, biased)                                                           \
     static void codes_##name(const kernel_linear *a)                                               \
     {                                                                                              \
-        if (a->n_tokens == 1) {                                                                    \
-            codes_few(CODES_##name, a, 1);                                                         \
-        } else if (a->n_tokens == 2) {                                                             \
-            codes_few(CODES_##name, a, 2);                                                         \
-        } else {                                                                                   \
+        switch (a->n_tokens) {                                                                     \
+        case 1:                                                                                    \
+            codes_few(CODES_##name, a, 0, 1);                                                      \
+            return;                                                                                \
+        case 2:                                                                                    \
+            codes_few(CODES_##name, a, 0, 2);                                                      \
+            return;                                                                                \
+        case 4:                                                                                    \
+            codes_few(CODES_##name, a, 0, 4);                                                      \
+            return;                                                                                \
+        default:                                                                                   \
             codes_many(CODES_##name, a);                                                           \
         }                                                                                          \
     }

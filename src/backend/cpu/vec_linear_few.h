@@ -1,0 +1,563 @@
+/* vec_linear_few.h - linear_codes_q for up to four tokens: weights are read once, in the order in
+ * which they lie.
+ *
+ * Four rows are at work, GROUP blocks of each at a time. The packed codes of a block fill a quarter
+ * of a vector (the half of a vector in AVX2), so that one row of blocks meets one vector of inputs;
+ * the four partial sums of each block are added across lanes for four rows at once, which leaves
+ * block b of row r in lane 4 b + r. The order of additions is that of vec_linear_codes.h. */
+#ifndef BACKEND_CPU_VEC_LINEAR_FEW_H
+#define BACKEND_CPU_VEC_LINEAR_FEW_H
+
+#include "backend/cpu/vec_codes.h"
+
+/* Blocks of a vector; rows at work; tokens that share unpacked codes. */
+enum { GROUP = VL / 4, QUAD = 4, FEW_TOKENS = 4 };
+
+_Static_assert((int)GROUP <= (int)KERNEL_GROUP_MOST && (int)CHUNK_BLOCKS % (int)GROUP == 0,
+               "a chunk holds groups");
+
+/* The parameters of four rows of a chunk: [block, row]. */
+typedef struct quad_params {
+    _Alignas(64) float scale[2][CHUNK_BLOCKS * QUAD]; /* [halves of a block] */
+    _Alignas(64) float bias[CHUNK_BLOCKS * QUAD];
+    /* Instead of scale[0] and bias, of GGUF blocks. */
+    _Alignas(64) uint16_t half_scale[CHUNK_BLOCKS * QUAD];
+    _Alignas(64) uint16_t half_bias[CHUNK_BLOCKS * QUAD];
+} quad_params;
+
+/* How the parameters of affine codes are read. */
+typedef enum quad_style { QUAD_ANY, QUAD_BF16_64, QUAD_F16_64 } quad_style;
+
+typedef struct quad_rows {
+    const kernel_linear *a;
+    const unsigned char *row[3][QUAD]; /* of each plane; the last one again where there are fewer */
+    const unsigned char *ahead[3];     /* the rows that come after these */
+    uint32_t first, n;
+    uint32_t n_blocks;
+} quad_rows;
+
+/* ---- codes: slot i of a block are columns 0, 2 .. 14 (i 0), 16, 18 .. (1), 1, 3 .. (2), 17 .. (3)
+ */
+
+/* Bytes of the first and of the second 16 columns of GROUP blocks. */
+INLINE void slots_of_bytes(vi first, vi second, vi slot[4])
+{
+    const vi low = vi_set1(0x00ff00ff);
+    slot[0] = vi_and(first, low);
+    slot[1] = vi_and(second, low);
+    slot[2] = vi_srl_halves(first, 8);
+    slot[3] = vi_srl_halves(second, 8);
+}
+
+/* 16 bits hold columns 2 l, 16 + 2 l, 2 l + 1, 17 + 2 l. */
+INLINE void slots_of_nibbles(vi code, vi slot[4])
+{
+    const vi low = vi_set1(0x000f000f);
+    UNROLL
+    for (int i = 0; i < 3; i++) slot[i] = vi_and(vi_srl_halves(code, 4 * i), low);
+    slot[3] = vi_srl_halves(code, 12);
+}
+
+INLINE void slots_of_q5_0(const unsigned char *at, vi slot[4])
+{
+    slots_of_nibbles(v_load_quarters(at + 6, 22), slot);
+    /* The bits, and 12 bytes of codes with them. */
+    vi bits = v_load_quarters(at + 2, 22);
+    UNROLL
+    for (int i = 0; i < 4; i++) {
+        slot[i] = vi_minus_16(vi_or(slot[i], v_fifth_bits(bits, i)), 16);
+    }
+}
+
+/* Q4_K and Q5_K: 32 bytes hold two blocks, in their low and in their high nibbles. */
+INLINE void slots_of_k(const codes_kind kind, const unsigned char *chunk, uint32_t b, vi slot[4])
+{
+    const unsigned char *low = chunk + (kind == CODES_Q4_K ? 16 : 48) + (size_t)b * 16;
+    const vi shift = v_quarters(0, 4, 0, 4);
+    const vi nibble = vi_set1(0x0f0f0f0f);
+    vi half[2];
+    UNROLL
+    for (int h = 0; h < 2; h++) {
+        half[h] = vi_and(vi_srlv(v_load_twice(low + 16 * (size_t)h, 32), shift), nibble);
+        if (kind == CODES_Q4_K) continue;
+        vi bit = vi_srlv(v_load_all(chunk + 16 + 16 * (size_t)h), v_quarters_from(b, 1));
+        half[h] = vi_or(half[h], vi_sll(vi_and(bit, vi_set1(0x01010101)), 4));
+    }
+    slots_of_bytes(half[0], half[1], slot);
+}
+
+/* Q6_K: of each half of a super-block blocks 0 and 1 lie in the low nibbles of 64 bytes, 2 and 3 in
+ * the high ones. */
+INLINE void slots_of_q6_k(const unsigned char *chunk, uint32_t b, vi slot[4])
+{
+    const unsigned char *low = chunk + (size_t)(b / 4) * 64;
+    const unsigned char *high = chunk + 128 + (size_t)(b / 4) * 32;
+    const vi shift = GROUP == 4 ? v_quarters(0, 0, 4, 4) : vi_set1(b % 4 == 0 ? 0 : 4);
+    vi half[2];
+    UNROLL
+    for (size_t h = 0; h < 2; h++) {
+        vi nibbles = vi_srlv(v_load_again(low + 16 * h, 32), shift);
+        vi two = vi_srlv(v_load_all(high + 16 * h), v_quarters_from(b % 4 * 2, 2));
+        half[h] = vi_or(vi_and(nibbles, vi_set1(0x0f0f0f0f)),
+                        vi_sll(vi_and(two, vi_set1(0x03030303)), 4));
+    }
+    slots_of_bytes(half[0], half[1], slot);
+    UNROLL
+    for (int i = 0; i < 4; i++) slot[i] = vi_minus_16(slot[i], 32);
+}
+
+INLINE void slots_of_stream(const unsigned char *at, const int bits, vi slot[4])
+{
+    vw block[GROUP];
+    UNROLL
+    for (size_t i = 0; i < GROUP; i++) block[i] = vw_bits(at + i * 4 * (size_t)bits, bits);
+    vw_to_slots(block, slot);
+}
+
+/* Blocks b .. b + GROUP - 1 (b a multiple of GROUP) of one row's chunk, signed where the encoding
+ * is; codes of Q4_0 are not. */
+INLINE void codes_slots(const codes_kind kind, const unsigned char *chunk, uint32_t b, vi slot[4])
+{
+    const size_t i = b;
+    switch (kind) {
+    case CODES_AFFINE2:
+        slots_of_stream(chunk + i * 8, 2, slot);
+        return;
+    case CODES_AFFINE3:
+        slots_of_stream(chunk + i * 12, 3, slot);
+        return;
+    case CODES_AFFINE4: {
+        /* Bytes 8 apart come together: their nibbles are columns 2 l, 2 l + 1, 16 + 2 l, ... */
+        vi order[4];
+        slots_of_nibbles(vi_fold_bytes(vi_load(chunk + i * 16)), order);
+        slot[0] = order[0];
+        slot[1] = order[2];
+        slot[2] = order[1];
+        slot[3] = order[3];
+        return;
+    }
+    case CODES_AFFINE5:
+        slots_of_stream(chunk + i * 20, 5, slot);
+        return;
+    case CODES_AFFINE6:
+        slots_of_stream(chunk + i * 24, 6, slot);
+        return;
+    case CODES_AFFINE8:
+        slots_of_bytes(v_load_quarters(chunk + i * 32, 32),
+                       v_load_quarters(chunk + i * 32 + 16, 32), slot);
+        return;
+    case CODES_Q4_0:
+        slots_of_nibbles(v_load_quarters(chunk + i * 18 + 2, 18), slot);
+        return;
+    case CODES_Q4_1:
+        slots_of_nibbles(v_load_quarters(chunk + i * 20 + 4, 20), slot);
+        return;
+    case CODES_Q5_0:
+        slots_of_q5_0(chunk + i * 22, slot);
+        return;
+    case CODES_Q8_0: {
+        vi half[2] = {v_load_quarters(chunk + i * 34 + 2, 34),
+                      v_load_quarters(chunk + i * 34 + 18, 34)};
+        UNROLL
+        for (int h = 0; h < 2; h++) {
+            slot[h] = vi_sra_halves(vi_sll_halves(half[h], 8), 8);
+            slot[2 + h] = vi_sra_halves(half[h], 8);
+        }
+        return;
+    }
+    case CODES_Q4_K:
+    case CODES_Q5_K:
+        slots_of_k(kind, chunk, b, slot);
+        return;
+    default:
+        slots_of_q6_k(chunk, b, slot);
+        return;
+    }
+}
+
+/* ---- parameters */
+
+/* 16 bytes of each of four rows -> their 4 words, each of four rows. */
+INLINE void quad_turn(const unsigned char *const row[QUAD], size_t skip, __m128i word[4])
+{
+    __m128i a[QUAD];
+    UNROLL
+    for (int r = 0; r < QUAD; r++) a[r] = v_load_16(row[r] + skip);
+    __m128i x = _mm_unpacklo_epi32(a[0], a[1]);
+    __m128i y = _mm_unpackhi_epi32(a[0], a[1]);
+    __m128i z = _mm_unpacklo_epi32(a[2], a[3]);
+    __m128i w = _mm_unpackhi_epi32(a[2], a[3]);
+    word[0] = _mm_unpacklo_epi64(x, z);
+    word[1] = _mm_unpackhi_epi64(x, z);
+    word[2] = _mm_unpacklo_epi64(y, w);
+    word[3] = _mm_unpackhi_epi64(y, w);
+}
+
+/* Four rows of four bytes -> byte 0 of each row, byte 1 of each, ... */
+INLINE __m128i quad_bytes(__m128i word)
+{
+    return _mm_shuffle_epi8(word,
+                            _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
+}
+
+/* The f16 numbers in the low halves of four words that hold 0 .. 65535. */
+INLINE __m128 quad_from_f16(__m128i word)
+{
+    return _mm_cvtph_ps(_mm_packus_epi32(word, word));
+}
+
+/* The f16 numbers skip bytes into each block of four rows. Through volatile, as a compiler that makes
+ * vectors of them needs three instructions for each. */
+INLINE void quad_halves(const unsigned char *const row[QUAD], size_t skip, const size_t bytes,
+                        uint16_t *out)
+{
+    volatile uint16_t *to = out;
+    UNROLL
+    for (size_t b = 0; b < CHUNK_BLOCKS; b++) {
+        UNROLL
+        for (size_t r = 0; r < QUAD; r++) to[b * QUAD + r] = load_u16(row[r] + skip + b * bytes);
+    }
+}
+
+/* 16 unsigned bytes times factor, four of each row. */
+INLINE void quad_scale_bytes(__m128i bytes, __m128 factor, float *out)
+{
+    UNROLL
+    for (int i = 0; i < 4; i++) {
+        __m128 value = _mm_cvtepi32_ps(_mm_cvtepu8_epi32(bytes));
+        _mm_storeu_ps(out + 4 * (size_t)i, _mm_mul_ps(value, factor));
+        bytes = _mm_srli_si128(bytes, 4);
+    }
+}
+
+/* Q4_K and Q5_K (encodings/k_scales.h). */
+INLINE void quad_k_params(const unsigned char *const row[QUAD], quad_params *p)
+{
+    __m128i word[4];
+    quad_turn(row, 0, word);
+    __m128 d = quad_from_f16(_mm_and_si128(word[0], _mm_set1_epi32(0xffff)));
+    __m128 least = quad_from_f16(_mm_srli_epi32(word[0], 16));
+    least = _mm_xor_ps(least, _mm_set1_ps(-0.0F));
+    const __m128i six = _mm_set1_epi32(0x3f3f3f3f);
+    const __m128i four = _mm_set1_epi32(0x0f0f0f0f);
+    const __m128i two = _mm_set1_epi32(0x30303030);
+    __m128i s_high =
+        _mm_or_si128(_mm_and_si128(word[3], four), _mm_and_si128(_mm_srli_epi32(word[1], 2), two));
+    __m128i m_high = _mm_or_si128(_mm_and_si128(_mm_srli_epi32(word[3], 4), four),
+                                  _mm_and_si128(_mm_srli_epi32(word[2], 2), two));
+    quad_scale_bytes(quad_bytes(_mm_and_si128(word[1], six)), d, p->scale[0]);
+    quad_scale_bytes(quad_bytes(s_high), d, p->scale[0] + 4 * QUAD);
+    quad_scale_bytes(quad_bytes(_mm_and_si128(word[2], six)), least, p->bias);
+    quad_scale_bytes(quad_bytes(m_high), least, p->bias + 4 * QUAD);
+}
+
+INLINE void quad_q6_k_params(const unsigned char *const row[QUAD], quad_params *p)
+{
+    __m128i word[4];
+    quad_turn(row, 192, word);
+    __m128i half = _mm_setr_epi32(load_u16(row[0] + 208), load_u16(row[1] + 208),
+                                  load_u16(row[2] + 208), load_u16(row[3] + 208));
+    __m128 d = quad_from_f16(half);
+    UNROLL
+    for (size_t i = 0; i < 4; i++) {
+        __m128i bytes = quad_bytes(word[i]);
+        UNROLL
+        for (size_t k = 0; k < 4; k++) {
+            __m128 value = _mm_mul_ps(_mm_cvtepi32_ps(_mm_cvtepi8_epi32(bytes)), d);
+            _mm_storeu_ps(p->scale[k % 2] + (2 * i + k / 2) * QUAD, value);
+            bytes = _mm_srli_si128(bytes, 4);
+        }
+    }
+}
+
+/* Four 16-bit numbers in the low half. */
+INLINE __m128 quad_from_16(__m128i halves, uint8_t type)
+{
+    if (type == ENCODING_ID_F16) return _mm_cvtph_ps(halves);
+    return _mm_castsi128_ps(_mm_slli_epi32(_mm_cvtepu16_epi32(halves), 16));
+}
+
+/* 8 bytes, so four groups, of four rows, skip bytes into them; each group is for n blocks. */
+INLINE void quad_affine_groups(const unsigned char *const row[QUAD], size_t skip, uint8_t type,
+                               const uint32_t n, float *out)
+{
+    __m128i a[QUAD];
+    UNROLL
+    for (int r = 0; r < QUAD; r++) a[r] = _mm_loadl_epi64((const void *)(row[r] + skip));
+    __m128i x = _mm_unpacklo_epi16(a[0], a[1]);
+    __m128i y = _mm_unpacklo_epi16(a[2], a[3]);
+    __m128i pair[2] = {_mm_unpacklo_epi32(x, y), _mm_unpackhi_epi32(x, y)};
+    UNROLL
+    for (int g = 0; g < 4; g++) {
+        __m128i group = g % 2 == 0 ? pair[g / 2] : _mm_srli_si128(pair[g / 2], 8);
+        __m128 value = quad_from_16(group, type);
+        for (uint32_t i = 0; i < n; i++, out += QUAD) _mm_storeu_ps(out, value);
+    }
+}
+
+static void quad_affine_any(const quad_rows *rows, uint32_t block, uint32_t n_blocks, int plane,
+                            float *out)
+{
+    const tensor *w = rows->a->w;
+    for (uint32_t b = 0; b < n_blocks; b++) {
+        uint32_t group = (block + b) * KERNEL_BLOCK / w->group;
+        for (size_t r = 0; r < QUAD; r++) {
+            out[b * QUAD + r] = affine_param(rows->row[plane][r], group, w->param_type);
+        }
+    }
+}
+
+/* The other whole chunks, and what is left at the end. */
+static void quad_affine_other(const quad_rows *rows, uint32_t block, uint32_t n_blocks, int plane,
+                              float *out)
+{
+    const tensor *w = rows->a->w;
+    if (w->param_type == ENCODING_ID_F32 || n_blocks < CHUNK_BLOCKS || w->group != 32) {
+        quad_affine_any(rows, block, n_blocks, plane, out);
+        return;
+    }
+    for (size_t i = 0; i < 2; i++) {
+        quad_affine_groups(rows->row[plane], ((size_t)block + 4 * i) * 2, w->param_type, 1,
+                           out + i * 4 * QUAD);
+    }
+}
+
+INLINE void quad_affine(const quad_rows *rows, uint32_t block, uint32_t n_blocks,
+                        const quad_style style, quad_params *p)
+{
+    UNROLL
+    for (int plane = 1; plane < 3; plane++) {
+        float *out = plane == 1 ? p->scale[0] : p->bias;
+        if (style != QUAD_ANY && n_blocks == CHUNK_BLOCKS) {
+            uint8_t type = style == QUAD_F16_64 ? ENCODING_ID_F16 : ENCODING_ID_BF16;
+            quad_affine_groups(rows->row[plane], (size_t)block, type, 2, out);
+        } else {
+            quad_affine_other(rows, block, n_blocks, plane, out);
+        }
+    }
+}
+
+/* at: the chunk of each row. */
+INLINE void quad_read_params(const codes_kind kind, const quad_rows *rows, const quad_style style,
+                             const unsigned char *const at[QUAD], uint32_t block, uint32_t n_blocks,
+                             quad_params *p)
+{
+    switch (kind) {
+    case CODES_Q4_0:
+    case CODES_Q4_1:
+    case CODES_Q5_0:
+    case CODES_Q8_0:
+        quad_halves(at, 0, codes_block_bytes(kind), p->half_scale);
+        if (kind == CODES_Q4_1) quad_halves(at, 2, codes_block_bytes(kind), p->half_bias);
+        return;
+    case CODES_Q4_K:
+    case CODES_Q5_K:
+        quad_k_params(at, p);
+        return;
+    case CODES_Q6_K:
+        quad_q6_k_params(at, p);
+        return;
+    default:
+        quad_affine(rows, block, n_blocks, style, p);
+    }
+}
+
+INLINE vf quad_scale(const codes_kind kind, const quad_params *p, size_t block, int half)
+{
+    if (codes_block_bytes(kind) > 0) return vf_load_f16(p->half_scale + block * QUAD);
+    return vf_load(p->scale[half] + block * QUAD);
+}
+
+INLINE vf quad_bias(const codes_kind kind, const quad_params *p, size_t block)
+{
+    if (codes_block_bytes(kind) > 0) return vf_load_f16(p->half_bias + block * QUAD);
+    return vf_load(p->bias + block * QUAD);
+}
+
+/* ---- the loop */
+
+enum { GROUP_BYTES = GROUP * KERNEL_BLOCK_BYTES };
+
+/* Where in a group of inputs its numbers begin. */
+enum {
+    AT_SCALE = GROUP * KERNEL_BLOCK * 2,
+    AT_SUM = AT_SCALE + VL * 4,
+    AT_TOTAL = AT_SUM + VL * 4
+};
+
+/* Blocks b .. b + GROUP - 1 behind at; those of the chunk from first on. x: these blocks of each
+ * token. */
+INLINE void quad_group(const codes_kind kind, const unsigned char *const at[QUAD], uint32_t b,
+                       const quad_params *p, uint32_t first,
+                       const unsigned char *const x[FEW_TOKENS], const uint32_t n_tokens, vf *s,
+                       vf *m)
+{
+    const int subs = codes_subs(kind);
+    vi dot[FEW_TOKENS][2][QUAD];
+    UNROLL
+    for (int r = 0; r < QUAD; r++) {
+        vi slot[4];
+        codes_slots(kind, at[r], b, slot);
+        UNROLL
+        for (uint32_t t = 0; t < n_tokens; t++) {
+            UNROLL
+            for (int i = 0; i < 4; i++) {
+                vi *sum = &dot[t][subs == 2 ? i % 2 : 0][r];
+                vi in = vi_load(x[t] + (size_t)i * GROUP * 16);
+                *sum = i < subs ? vi_pairs(slot[i], in) : vi_dot(*sum, slot[i], in);
+            }
+        }
+    }
+    UNROLL
+    for (uint32_t t = 0; t < n_tokens; t++) {
+        UNROLL
+        for (int h = 0; h < subs; h++) {
+            vi sum = v_quad_tree(dot[t][h]);
+            if (kind == CODES_Q4_0) sum = vi_sub(sum, vi_sll(vi_load(x[t] + AT_TOTAL), 3));
+            vf term = vf_mul(vf_from_int(sum), vf_of(vi_load(x[t] + AT_SCALE)));
+            s[t] = vf_fma(quad_scale(kind, p, first, h), term, s[t]);
+        }
+        if (codes_biased(kind)) {
+            vf sum = vf_of(vi_load(x[t] + AT_SUM));
+            m[t] = vf_fma(quad_bias(kind, p, first), sum, m[t]);
+        }
+    }
+}
+
+/* Fetches the scales and biases of the rows that come next where they lie apart. */
+INLINE void quad_prefetch_params(const codes_kind kind, const quad_rows *rows)
+{
+    if (kind > CODES_AFFINE8) return;
+    for (int plane = 1; plane < 3; plane++) {
+        const size_t bytes = (size_t)rows->a->w->row_bytes[plane] * QUAD;
+        for (size_t i = 0; i < bytes; i += LINE) v_prefetch_far(rows->ahead[plane] + i);
+    }
+}
+
+/* Bytes that a row advances by in GROUP blocks; 0 where the blocks of a chunk are interlaced. */
+INLINE size_t codes_step(const codes_kind kind)
+{
+    if (kind == CODES_Q4_K || kind == CODES_Q5_K || kind == CODES_Q6_K) return 0;
+    return codes_chunk_bytes(kind) / CHUNK_BLOCKS * GROUP;
+}
+
+/* A chunk of n_blocks blocks, which are no whole groups: with zeros behind them. */
+INLINE void quad_pad(const codes_kind kind, const unsigned char *at[QUAD], uint32_t n_blocks,
+                     unsigned char *room)
+{
+    const size_t bytes = codes_chunk_bytes(kind);
+    memset(room, 0, QUAD * bytes);
+    UNROLL
+    for (size_t r = 0; r < QUAD; r++) {
+        memcpy(room + r * bytes, at[r], n_blocks * bytes / CHUNK_BLOCKS);
+        at[r] = room + r * bytes;
+    }
+}
+
+INLINE void quad_store(const quad_rows *rows, uint32_t token, vf s, vf m)
+{
+    float sum[QUAD];
+    _mm_storeu_ps(sum, v_sum_groups(vf_add(s, m)));
+    for (uint32_t r = 0; r < rows->n; r++) {
+        kernel_put(rows->a, token, rows->first + r, sum[r]);
+    }
+}
+
+/* Where four rows and some tokens are. */
+typedef struct quad_place {
+    const unsigned char *at[QUAD];
+    const unsigned char *ahead;
+    const unsigned char *x[FEW_TOKENS];
+} quad_place;
+
+/* The groups of one chunk; moves place to the next. */
+INLINE void quad_chunk(const codes_kind kind, const quad_rows *rows, const quad_style style,
+                       uint32_t block, quad_place *place, const uint32_t n_tokens, vf *s, vf *m)
+{
+    const uint32_t left = rows->n_blocks - block;
+    const uint32_t n_blocks = left < CHUNK_BLOCKS ? left : CHUNK_BLOCKS;
+    const size_t bytes = codes_chunk_bytes(kind);
+    const size_t fetch = bytes * QUAD * GROUP / CHUNK_BLOCKS;
+    quad_params p;
+    _Alignas(64) unsigned char room[QUAD * MOST_CHUNK_BYTES];
+    if (n_blocks < CHUNK_BLOCKS) {
+        memset(&p, 0, sizeof p);
+        quad_pad(kind, place->at, n_blocks, room);
+    }
+    quad_read_params(kind, rows, style, place->at, block, n_blocks, &p);
+    for (uint32_t b = 0; b < n_blocks; b += GROUP) {
+        UNROLL
+        for (size_t i = 0; i < fetch; i += LINE) v_prefetch_far(place->ahead + i);
+        quad_group(kind, place->at, codes_step(kind) == 0 ? b : 0, &p, b, place->x, n_tokens, s, m);
+        place->ahead = v_kept(place->ahead + fetch);
+        UNROLL
+        for (int r = 0; r < QUAD; r++) place->at[r] = v_kept(place->at[r] + codes_step(kind));
+        UNROLL
+        for (uint32_t t = 0; t < n_tokens; t++) place->x[t] = v_kept(place->x[t] + GROUP_BYTES);
+    }
+    if (codes_step(kind) != 0) return;
+    UNROLL
+    for (int r = 0; r < QUAD; r++) place->at[r] += bytes;
+}
+
+/* Four rows, tokens token .. token + n_tokens - 1. */
+INLINE void quad_run(const codes_kind kind, const quad_rows *rows, const quad_style style,
+                     uint32_t token, const uint32_t n_tokens)
+{
+    const size_t stride = kernel_codes_bytes(rows->n_blocks, GROUP);
+    quad_place place = {.ahead = rows->ahead[0]};
+    vf s[FEW_TOKENS];
+    vf m[FEW_TOKENS];
+    UNROLL
+    for (int r = 0; r < QUAD; r++) place.at[r] = rows->row[0][r];
+    UNROLL
+    for (uint32_t t = 0; t < n_tokens; t++) {
+        place.x[t] = rows->a->x.codes + (token + t) * stride;
+        s[t] = m[t] = vf_zero();
+    }
+    quad_prefetch_params(kind, rows);
+    for (uint32_t block = 0; block < rows->n_blocks; block += CHUNK_BLOCKS) {
+        quad_chunk(kind, rows, style, block, &place, n_tokens, s, m);
+    }
+    UNROLL
+    for (uint32_t t = 0; t < n_tokens; t++) quad_store(rows, token + t, s[t], m[t]);
+}
+
+INLINE void codes_few_rows(const codes_kind kind, const kernel_linear *a, const quad_style style,
+                           uint32_t token, const uint32_t n_tokens)
+{
+    const tensor *w = a->w;
+    const int n_planes = kind <= CODES_AFFINE8 ? 3 : 1;
+    quad_rows rows = {.a = a, .n_blocks = (uint32_t)(w->n_cols / KERNEL_BLOCK)};
+    for (uint32_t row = a->first; row < a->end; row += QUAD) {
+        rows.first = row;
+        rows.n = a->end - row < QUAD ? a->end - row : QUAD;
+        /* Beyond the rows asked for nothing is fetched: they are another thread's, or no memory at
+         * all. */
+        uint64_t next = a->end - row >= 2 * QUAD ? row + QUAD : row;
+        for (int p = 0; p < n_planes; p++) {
+            rows.ahead[p] = w->planes[p] + next * w->row_bytes[p];
+            for (uint32_t r = 0; r < QUAD; r++) {
+                uint64_t of = row + (r < rows.n ? r : rows.n - 1);
+                rows.row[p][r] = w->planes[p] + of * w->row_bytes[p];
+            }
+        }
+        quad_run(kind, &rows, style, token, n_tokens);
+    }
+}
+
+/* n_tokens tokens from token on. */
+INLINE void codes_few(const codes_kind kind, const kernel_linear *a, uint32_t token,
+                      const uint32_t n_tokens)
+{
+    bool common = kind <= CODES_AFFINE8 && a->w->group == 64;
+    if (common && a->w->param_type == ENCODING_ID_BF16) {
+        codes_few_rows(kind, a, QUAD_BF16_64, token, n_tokens);
+    } else if (common && a->w->param_type == ENCODING_ID_F16) {
+        codes_few_rows(kind, a, QUAD_F16_64, token, n_tokens);
+    } else {
+        codes_few_rows(kind, a, QUAD_ANY, token, n_tokens);
+    }
+}
+
+#endif
