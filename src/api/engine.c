@@ -39,7 +39,11 @@ static weft_status effective(const weft_engine_options *from, const struct llm *
     if (o->max_sequences == 0) o->max_sequences = SEQUENCES_DEFAULT;
     if (o->chunk_tokens == 0) o->chunk_tokens = CHUNK_DEFAULT;
     if (o->chunk_tokens > o->context) o->chunk_tokens = o->context;
-    if (o->max_outputs < o->max_sequences) o->max_outputs = o->max_sequences;
+    if (o->max_outputs == 0) o->max_outputs = o->max_sequences;
+    if (o->max_outputs < o->max_sequences) {
+        return err_set(err, WEFT_ARGUMENT, "max_outputs is %u, less than max_sequences, %u",
+                       o->max_outputs, o->max_sequences);
+    }
     if (o->act != WEFT_ACT_BF16 && o->act != WEFT_ACT_F32) {
         return err_set(err, WEFT_ARGUMENT, "act is %d, expected %d or %d", (int)o->act,
                        WEFT_ACT_BF16, WEFT_ACT_F32);

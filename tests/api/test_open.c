@@ -215,6 +215,9 @@ static void test_engine_options(void **state)
         {{.context = 513}, WEFT_ARGUMENT, "context is 513, expected at most 512"},
         {{.n_threads = 1000}, WEFT_ARGUMENT, "n_threads is 1000"},
         {{.max_sequences = 100000}, WEFT_ARGUMENT, "max_sequences is 100000"},
+        {{.max_sequences = 4, .max_outputs = 3},
+         WEFT_ARGUMENT,
+         "max_outputs is 3, less than max_sequences, 4"},
         {{.chunk_tokens = 1 << 20, .context = 512}, WEFT_OK, NULL},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {

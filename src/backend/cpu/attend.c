@@ -351,14 +351,17 @@ void cpu_attend(const cpu_run *r, uint32_t phase_i, uint32_t thread_i)
     attend_shape s = shape_of(r, id);
     uint32_t n_tasks = 0;
     uint32_t most_splits = 0;
+    size_t n_units = 0;
     for (uint32_t row_i = 0; row_i < r->step->n_rows; row_i++) n_tasks += row_tasks(r, &s, row_i);
     if (n_tasks < 2 * r->b->n_threads) {
         for (uint32_t i = 0; i < n_tasks; i++) {
             tile t = nth_tile(r, &s, i);
             if (n_splits(&t) > most_splits) most_splits = n_splits(&t);
+            n_units += n_splits(&t);
         }
     }
-    if (r->b->n_threads > 1 && most_splits > 1) {
+    /* What does not fit is done a task a thread: the same order of additions, so the same bits. */
+    if (r->b->n_threads > 1 && most_splits > 1 && n_units <= r->p->n_parts) {
         attend_apart(r, &s, phase_i, thread_i, n_tasks);
         return;
     }

@@ -91,7 +91,7 @@ struct backend_plan {
     float *ropes;         /* [n_ropes][n_tokens, n_pairs, 2] behind one another */
     size_t *rope_offsets; /* [n_ropes] */
     cpu_scratch *scratch; /* [n_threads] */
-    float *parts;         /* [n_parts, part_stride]: splits computed apart and merged later */
+    float *parts; /* [n_parts, ATTEND_QUERIES, part_stride]: splits computed apart, merged later */
     size_t n_parts;
     uint32_t part_stride;
     arena arena; /* owns all of the above */

@@ -8,6 +8,9 @@
 
 enum { CACHE_LINE = 64 };
 
+/* Of splits computed apart: 64 MiB. */
+enum { PARTS_FLOATS_MOST = 1 << 24 };
+
 typedef struct planner {
     backend *b;
     backend_plan *p;
@@ -262,10 +265,10 @@ static bool take_buffers(backend *b, backend_plan *p, sizes s)
 {
     size_t n_splits = (size_t)p->limits.context / KV_SPLIT + 2;
     p->part_stride = s.v_dim + 2;
-    p->n_parts = b->n_threads == 1 ? 0 : 2 * (size_t)b->n_threads * ATTEND_QUERIES * n_splits;
-    size_t n_floats;
-    if (!size_mul(p->n_parts, p->part_stride, &n_floats)) return false;
-    p->parts = take(p, n_floats, sizeof(float));
+    size_t unit = (size_t)ATTEND_QUERIES * p->part_stride;
+    size_t n_units = b->n_threads == 1 ? 0 : 2 * (size_t)b->n_threads * n_splits;
+    p->n_parts = n_units < PARTS_FLOATS_MOST / unit ? n_units : PARTS_FLOATS_MOST / unit;
+    p->parts = take(p, p->n_parts * unit, sizeof(float));
     p->ropes = take(p, s.ropes, sizeof(float));
     p->scratch = take(p, b->n_threads, sizeof(cpu_scratch));
     p->next = take(p, (size_t)p->n_phases * 2, sizeof(atomic_uint));
