@@ -24,5 +24,6 @@ write() { # fixture, script, argument...
 }
 
 write tests/tensor/encodings.txt encodings.py tools/oracle/mlx_affine_vectors.json
+write tests/kv/affine.txt kv_affine.py tools/oracle/mlx_affine_vectors.json
 echo "oracle.sh: tests/tokenizer/fixtures"
 "$python" tools/oracle/tokenizer.py tests/tokenizer/fixtures

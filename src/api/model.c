@@ -142,12 +142,14 @@ weft_status weft_model_kv(const weft_model *model, const char *spec, weft_kv_inf
     const struct llm *m = model->model;
     kv_spec parsed;
     weft_status status = kv_spec_parse(spec, "bf16", &parsed, err);
+    if (status == WEFT_OK) status = kv_spec_check(&parsed, m->kv_layers, m->n_kv_layers, err);
     if (status != WEFT_OK) return status;
     weft_kv_info ours = {.struct_size = sizeof ours};
     for (uint32_t i = 0; i < m->n_kv_layers; i++) {
         const kv_layer *l = &m->kv_layers[i];
-        uint64_t bytes = (uint64_t)l->n_heads * (kv_codec_row_bytes(parsed.k, l->k_dim) +
-                                                 kv_codec_row_bytes(parsed.v, l->v_dim));
+        size_t k_bytes = kv_codec_row_bytes(parsed.k, parsed.base, l->k_dim);
+        size_t v_bytes = kv_codec_row_bytes(parsed.v, parsed.base, l->v_dim);
+        uint64_t bytes = (uint64_t)l->n_heads * (k_bytes + v_bytes);
         if (l->window == 0) {
             ours.bytes_per_token += bytes;
         } else {

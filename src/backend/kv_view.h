@@ -27,6 +27,7 @@ typedef struct kv_layer {
 typedef struct kv_geometry {
     uint8_t layout;           /* kv_layout_id */
     uint8_t k_codec, v_codec; /* ids of kv/codecs */
+    uint8_t base;             /* id of the dense type that rows are rounded to before packing */
     uint32_t n_heads, k_dim, v_dim;
     uint32_t window;      /* positions a query sees, itself included; 0 for full */
     uint32_t page_tokens; /* a power of two dividing KV_SPLIT */

@@ -21,8 +21,10 @@ static const option_row ENGINE_ROWS[] = {
      "what the input of a linear layer is rounded to: bf16 or f32 (default: bf16)", 0, 0,
      "bf16|f32"},
     {"kv", OPTION_TEXT, AT(kv), "SPEC",
-     "how keys and values are stored: f32, f16, bf16, or k=NAME,v=NAME (default: as --act)", 0, 0,
-     NULL},
+     "how keys and values are stored: f32, f16, bf16, affine8g32|64|128, affine4g32|64|128, q8_0, "
+     "turbo-kAvB with A 2|4|5|8 and B 2|3|4|5|8, or k=NAME,v=NAME, also with k=tkA and v=tvB "
+     "(default: as --act)",
+     0, 0, NULL},
     {"memory", OPTION_BYTES, AT(memory), "BYTES",
      "budget for keys and values, such as 512M or 2G (default: what the context needs, at least "
      "1G)",

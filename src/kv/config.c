@@ -8,7 +8,7 @@
 
 static weft_status unknown_codec(const char *name, size_t n, weft_error *err)
 {
-    char known[128] = "";
+    char known[200] = "";
     size_t used = 0;
     size_t count;
     const kv_codec *table = kv_codec_table(&count);
@@ -17,36 +17,94 @@ static weft_status unknown_codec(const char *name, size_t n, weft_error *err)
             snprintf(known + used, sizeof known - used, "%s%s", i == 0 ? "" : ", ", table[i].name);
         used += m < 0 ? 0 : (size_t)m;
     }
-    return err_set(err, WEFT_ARGUMENT, "unknown kv codec '%.*s', expected one of %s",
-                   (int)(n < 64 ? n : 64), name, known);
+    return err_set(err, WEFT_ARGUMENT, "unknown kv codec '%.*s', expected one of %s or turbo-kAvB",
+                   (int)(n < 40 ? n : 40), name, known);
+}
+
+static const char TURBO[] = "turbo-k";
+
+/* "turbo-kAvB": the codec of one side, whose name is its prefix and the digit. */
+static weft_status turbo_side(const char *name, const char *prefix, char digit,
+                              const kv_codec **codec, weft_error *err)
+{
+    char row[4] = {prefix[0], prefix[1], digit, '\0'};
+    *codec = kv_codec_by_name(row, 3);
+    if (*codec != NULL) return WEFT_OK;
+    bool key = prefix[1] == 'k';
+    return err_set(err, WEFT_ARGUMENT, "kv codec '%.10s': %s bits %c, expected %s", name,
+                   key ? "key" : "value", digit, key ? "2, 4, 5 or 8" : "2, 3, 4, 5 or 8");
+}
+
+static bool is_turbo(const char *name, size_t n)
+{
+    size_t digit = sizeof TURBO - 1;
+    return n == digit + 3 && memcmp(name, TURBO, digit) == 0 && name[digit] >= '0' &&
+           name[digit] <= '9' && name[digit + 1] == 'v' && name[digit + 2] >= '0' &&
+           name[digit + 2] <= '9';
+}
+
+/* A name by itself: a codec for both sides, or the pair of two. */
+static weft_status parse_pair(const char *name, size_t n, kv_spec *pair, weft_error *err)
+{
+    if (is_turbo(name, n)) {
+        size_t digit = sizeof TURBO - 1;
+        weft_status status = turbo_side(name, "tk", name[digit], &pair->k, err);
+        if (status == WEFT_OK) status = turbo_side(name, "tv", name[digit + 2], &pair->v, err);
+        return status;
+    }
+    const kv_codec *codec = kv_codec_by_name(name, n);
+    if (codec == NULL) return unknown_codec(name, n, err);
+    if (codec->sides != (KV_FOR_K | KV_FOR_V)) {
+        char side = codec->sides == KV_FOR_K ? 'k' : 'v';
+        return err_set(err, WEFT_ARGUMENT, "kv codec '%s' is for %s only, expected %c=%s",
+                       codec->name, side == 'k' ? "keys" : "values", side, codec->name);
+    }
+    pair->k = pair->v = codec;
+    return WEFT_OK;
+}
+
+/* The name of one side. */
+static weft_status parse_side(const char *name, size_t n, uint8_t side, const kv_codec **codec,
+                              weft_error *err)
+{
+    if (is_turbo(name, n)) {
+        return err_set(err, WEFT_ARGUMENT,
+                       "kv codec '%.*s' names both sides, expected t%c with a "
+                       "number of bits",
+                       (int)n, name, side == KV_FOR_K ? 'k' : 'v');
+    }
+    *codec = kv_codec_by_name(name, n);
+    if (*codec == NULL) return unknown_codec(name, n, err);
+    if (((*codec)->sides & side) == 0) {
+        return err_set(err, WEFT_ARGUMENT, "kv codec '%s' is not for %s", (*codec)->name,
+                       side == KV_FOR_K ? "keys" : "values");
+    }
+    return WEFT_OK;
 }
 
 /* One piece of a spec: [side=]name. */
 static weft_status parse_piece(const char *piece, size_t n, kv_spec *spec, weft_error *err)
 {
-    bool k = true;
-    bool v = true;
+    kv_spec named = {0};
+    weft_status status;
     const char *equals = memchr(piece, '=', n);
-    const char *name = piece;
-    size_t name_n = n;
-    if (equals != NULL) {
-        k = equals - piece == 1 && piece[0] == 'k';
-        v = equals - piece == 1 && piece[0] == 'v';
-        if (!k && !v) {
-            return err_set(err, WEFT_UNSUPPORTED,
-                           "kv spec: '%.*s' is not supported, expected k=NAME or v=NAME",
-                           (int)(n < 64 ? n : 64), piece);
-        }
-        name = equals + 1;
-        name_n = n - (size_t)(name - piece);
+    if (equals == NULL) {
+        status = parse_pair(piece, n, &named, err);
+    } else if (equals - piece == 1 && (piece[0] == 'k' || piece[0] == 'v')) {
+        bool key = piece[0] == 'k';
+        status = parse_side(equals + 1, n - 2, key ? KV_FOR_K : KV_FOR_V, key ? &named.k : &named.v,
+                            err);
+    } else {
+        return err_set(err, WEFT_UNSUPPORTED,
+                       "kv spec: '%.*s' is not supported, expected k=NAME or v=NAME",
+                       (int)(n < 64 ? n : 64), piece);
     }
-    const kv_codec *codec = kv_codec_by_name(name, name_n);
-    if (codec == NULL) return unknown_codec(name, name_n, err);
-    if ((k && spec->k != NULL) || (v && spec->v != NULL)) {
+    if (status != WEFT_OK) return status;
+    if ((named.k != NULL && spec->k != NULL) || (named.v != NULL && spec->v != NULL)) {
         return err_set(err, WEFT_ARGUMENT, "kv spec names a side twice");
     }
-    if (k) spec->k = codec;
-    if (v) spec->v = codec;
+    if (named.k != NULL) spec->k = named.k;
+    if (named.v != NULL) spec->v = named.v;
     return WEFT_OK;
 }
 
@@ -65,6 +123,7 @@ weft_status kv_spec_parse(const char *text, const char *fallback, kv_spec *spec,
     const kv_codec *base = kv_codec_by_name(fallback, strlen(fallback));
     spec->k = parsed.k != NULL ? parsed.k : base;
     spec->v = parsed.v != NULL ? parsed.v : base;
+    spec->base = base->id;
     return WEFT_OK;
 }
 
@@ -72,9 +131,34 @@ void kv_spec_print(const kv_spec *spec, char *text, size_t capacity)
 {
     if (spec->k == spec->v) {
         snprintf(text, capacity, "%s", spec->k->name);
+    } else if (spec->k->kind == KV_TK && spec->v->kind == KV_TV) {
+        snprintf(text, capacity, "%s%uv%u", TURBO, spec->k->bits, spec->v->bits);
     } else {
         snprintf(text, capacity, "k=%s,v=%s", spec->k->name, spec->v->name);
     }
+}
+
+static weft_status check_dim(const kv_codec *codec, uint32_t layer_i, uint32_t dim, weft_error *err)
+{
+    if (kv_codec_takes(codec, dim)) return WEFT_OK;
+    if (dim % codec->unit != 0) {
+        return err_set(err, WEFT_UNSUPPORTED,
+                       "kv codec '%s': layer %u has heads of %u, not a multiple of %u", codec->name,
+                       layer_i, dim, codec->unit);
+    }
+    return err_set(err, WEFT_UNSUPPORTED, "kv codec '%s': layer %u has heads of %u, at most %d",
+                   codec->name, layer_i, dim, KV_PACKED_MOST);
+}
+
+weft_status kv_spec_check(const kv_spec *spec, const kv_layer *layers, uint32_t n_layers,
+                          weft_error *err)
+{
+    for (uint32_t i = 0; i < n_layers; i++) {
+        weft_status status = check_dim(spec->k, i, layers[i].k_dim, err);
+        if (status == WEFT_OK) status = check_dim(spec->v, i, layers[i].v_dim, err);
+        if (status != WEFT_OK) return status;
+    }
+    return WEFT_OK;
 }
 
 /* So that a number of pages times their bytes fits 64 bits. */
@@ -108,6 +192,8 @@ weft_status kv_config_init(kv_config *c, arena *a, const kv_layer *layers, uint3
 {
     uint32_t p = bounds->page_tokens;
     ASSERT(p >= 16 && p <= KV_SPLIT && (p & (p - 1)) == 0);
+    weft_status status = kv_spec_check(spec, layers, n_layers, err);
+    if (status != WEFT_OK) return status;
     *c = (kv_config){.n_layers = n_layers, .bounds = *bounds};
     c->geometries = arena_array(a, n_layers, sizeof *c->geometries);
     // NOLINTNEXTLINE(bugprone-sizeof-expression): an array of pointers
@@ -126,13 +212,14 @@ weft_status kv_config_init(kv_config *c, arena *a, const kv_layer *layers, uint3
         *g = (kv_geometry){.layout = l->layout,
                            .k_codec = spec->k->id,
                            .v_codec = spec->v->id,
+                           .base = spec->base,
                            .n_heads = l->n_heads,
                            .k_dim = l->k_dim,
                            .v_dim = l->v_dim,
                            .window = l->window,
                            .page_tokens = p};
-        g->k_row_bytes = kv_codec_row_bytes(spec->k, l->k_dim);
-        g->v_row_bytes = kv_codec_row_bytes(spec->v, l->v_dim);
+        g->k_row_bytes = kv_codec_row_bytes(spec->k, spec->base, l->k_dim);
+        g->v_row_bytes = kv_codec_row_bytes(spec->v, spec->base, l->v_dim);
         if (!page_size(g)) {
             return err_set(err, WEFT_LIMIT,
                            "layer %u: a page of %u heads of %u and %u is too large", i, l->n_heads,

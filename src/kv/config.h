@@ -14,14 +14,20 @@ enum { KV_PAGE_TOKENS = 64 };
 /* Codecs of the two sides. */
 typedef struct kv_spec {
     const kv_codec *k, *v;
+    uint8_t base; /* the dense type that rows are rounded to before they are packed */
 } kv_spec;
 
-/* "NAME", "k=NAME,v=NAME" in either order; NULL text: fallback for both. ARGUMENT names a
- * codec that is not known, UNSUPPORTED a side or setting. */
+/* "NAME", "turbo-kAvB" for k=tkA,v=tvB, or "k=NAME,v=NAME" in either order. fallback: a dense
+ * codec, the base, for a side that is not named; for both when text is NULL. ARGUMENT names a codec
+ * that is not known or not for its side, UNSUPPORTED a setting. */
 weft_status kv_spec_parse(const char *text, const char *fallback, kv_spec *spec, weft_error *err);
 
-/* "bf16" or "k=bf16,v=f16". */
+/* "bf16", "turbo-k8v4" or "k=bf16,v=f16". */
 void kv_spec_print(const kv_spec *spec, char *text, size_t capacity);
+
+/* UNSUPPORTED names a layer whose heads a codec cannot store. */
+weft_status kv_spec_check(const kv_spec *spec, const kv_layer *layers, uint32_t n_layers,
+                          weft_error *err);
 
 /* Bounds a config is made for. */
 typedef struct kv_bounds {
@@ -41,8 +47,8 @@ typedef struct kv_config {
     kv_bounds bounds;
 } kv_config;
 
-/* Everything lives in a, NOMEM otherwise; LIMIT when a page or the pages of a sequence cannot be
- * counted. */
+/* Everything lives in a, NOMEM otherwise; UNSUPPORTED as above, LIMIT when a page or the pages of a
+ * sequence cannot be counted. */
 weft_status kv_config_init(kv_config *c, arena *a, const kv_layer *layers, uint32_t n_layers,
                            const kv_spec *spec, const kv_bounds *bounds, weft_error *err);
 

@@ -93,7 +93,14 @@ static inline void model_begin(model *m)
     m->n_heads = m->n_kv_heads * RATIOS[draw(0, 20) % COUNT_OF(RATIOS)];
     m->k_dim = draw(4, 20);
     m->v_dim = draw(1, 21);
-    if (draw(0, 1) == 0) m->k_dim = m->v_dim = 16;
+    /* Packed codecs want multiples of 8, q8_0 of 32; groups that are short, and more than one. */
+    uint32_t shape = draw(0, 5);
+    if (shape == 2) m->k_dim = m->v_dim = 16;
+    if (shape > 2) {
+        m->k_dim = shape == 5 ? 32 * draw(1, 2) : 8 * draw(1, 5);
+        m->v_dim = shape == 5 ? 32 * draw(1, 2) : 8 * draw(1, 5);
+        if (m->n_heads > 8) m->n_heads = m->n_kv_heads * 2;
+    }
     for (uint32_t i = 0; i < 2; i++) {
         uint32_t n_pairs = draw(0, 2) == 0 ? draw(1, m->k_dim / 2) : m->k_dim / 2;
         for (uint32_t j = 0; j < n_pairs; j++) {
@@ -179,7 +186,8 @@ typedef struct setup {
     weft_act act;
     uint32_t n_threads, page_tokens;
     const kv_codec *k, *v;
-    int fill; /* byte that fresh pages are filled with */
+    uint8_t base; /* of packed codecs; 0: f32 */
+    int fill;     /* byte that fresh pages are filled with */
 } setup;
 
 typedef struct machine {
@@ -189,7 +197,8 @@ typedef struct machine {
     backend *b;
     backend_plan *plan;
     arena arena;
-    kv_config config, other; /* other: with the codecs of either side exchanged */
+    kv_config config,
+        other; /* other: with the codecs of either side exchanged, where they can be */
 } machine;
 
 typedef struct sequence {
@@ -199,6 +208,28 @@ typedef struct sequence {
     unsigned char **pages;   /* [slots_total] */
     float *logits;           /* [n, cols of the output] */
 } sequence;
+
+/* Whether the heads of every layer can be stored so. */
+static inline bool model_takes(const model *m, const kv_codec *codec, uint8_t side)
+{
+    if ((codec->sides & side) == 0) return false;
+    for (uint32_t i = 0; i < m->n_layers; i++) {
+        uint32_t dim = side == KV_FOR_K ? m->layers[i].k_dim : m->layers[i].v_dim;
+        if (!kv_codec_takes(codec, dim)) return false;
+    }
+    return true;
+}
+
+/* One of those. */
+static inline const kv_codec *model_codec(const model *m, uint8_t side)
+{
+    size_t n;
+    const kv_codec *table = kv_codec_table(&n);
+    for (;;) {
+        const kv_codec *codec = &table[draw(0, (uint32_t)n - 1)];
+        if (model_takes(m, codec, side)) return codec;
+    }
+}
 
 static inline void machine_open(machine *w, const model *m, setup s)
 {
@@ -220,12 +251,15 @@ static inline void machine_open(machine *w, const model *m, setup s)
     assert_ok(s.api->plan(w->b, &m->g, &limits, &w->plan, &err), &err);
     assert_true(s.api->plan_bytes(w->plan) > 0);
     arena_init(&w->arena, &w->memory.allocator, 0);
-    kv_spec spec = {s.k, s.v};
+    kv_spec spec = {s.k, s.v, s.base == 0 ? KV_BASE_F32 : s.base};
     kv_bounds bounds = {
         .context = SEQ_MOST, .most_append = CHUNK_MOST, .page_tokens = s.page_tokens};
     assert_ok(kv_config_init(&w->config, &w->arena, m->layers, m->n_layers, &spec, &bounds, &err),
               &err);
-    spec = (kv_spec){s.v, s.k};
+    if (model_takes(m, s.v, KV_FOR_K) && model_takes(m, s.k, KV_FOR_V)) {
+        spec.k = s.v;
+        spec.v = s.k;
+    }
     assert_ok(kv_config_init(&w->other, &w->arena, m->layers, m->n_layers, &spec, &bounds, &err),
               &err);
 }
@@ -278,6 +312,19 @@ static inline void sequence_close(machine *w, sequence *q)
     free(q->logits);
 }
 
+/* What a step sees of it: views [n_layers * stride], as kv_seq_views fills them. */
+static inline void sequence_views(const sequence *q, kv_view *views, uint32_t stride)
+{
+    unsigned char **pages = q->pages;
+    for (uint32_t l = 0; l < q->config->n_layers; l++) {
+        views[(size_t)l * stride] = (kv_view){.geometry = &q->config->geometries[l],
+                                              .pages = pages,
+                                              .n_slots = q->config->n_slots[l],
+                                              .len = q->len};
+        pages += q->config->n_slots[l];
+    }
+}
+
 /* One row of a step: the next n tokens, of which the last n_wanted give logits. */
 typedef struct row {
     sequence *q;
@@ -306,14 +353,7 @@ static inline void machine_step(machine *w, const row *rows, uint32_t n_rows)
             step.n_tokens++;
         }
         row_starts[r + 1] = step.n_tokens;
-        unsigned char **pages = q->pages;
-        for (uint32_t l = 0; l < q->config->n_layers; l++) {
-            views[l * n_rows + r] = (kv_view){.geometry = &q->config->geometries[l],
-                                              .pages = pages,
-                                              .n_slots = q->config->n_slots[l],
-                                              .len = q->len};
-            pages += q->config->n_slots[l];
-        }
+        sequence_views(q, views + r, n_rows);
     }
     uint32_t cols = w->m->values[w->m->g.output].cols;
     float *logits = case_alloc((size_t)step.n_outputs * cols * sizeof(float));

@@ -582,6 +582,67 @@ static void check_kernel_values_fn(slot_id slot, kernel_values_fn *fn, kernel_va
     values_one(slot, fn, reference, 3, 5, 576);
 }
 
+/* Random records, to be decoded at once and then in pieces: the bits of the codec's own decoding.
+ * */
+static void decode_one(const kv_codec *c, kernel_decode_fn *fn, kernel_decode_fn *reference,
+                       uint32_t dim, uint32_t n_rows)
+{
+    uint8_t base = (uint8_t)(KV_BASE_F32 + case_bits() % 3);
+    size_t row_bytes = kv_codec_row_bytes(c, base, dim);
+    size_t n = (size_t)n_rows * dim;
+    unsigned char *block = case_alloc(n_rows * row_bytes + 1);
+    unsigned char *rows = block + 1;
+    for (size_t i = 0; i < n_rows * row_bytes; i++) rows[i] = (unsigned char)case_bits();
+    /* Half of them as an encoder makes them; parameters of the rest may be no numbers. */
+    case_floats x = case_floats_new(dim, 1, 4.0F);
+    for (uint32_t r = 0; r < n_rows; r += 2) {
+        for (uint32_t d = 0; d < dim; d++) x.at[d] = case_number() * (r % 4 == 0 ? 3.0F : 1e-3F);
+        c->encode_row(c, base, rows + r * row_bytes, x.at, dim);
+    }
+    case_floats y = case_floats_new(n, 1, 0.0F);
+    case_floats y0 = case_floats_new(n, 0, 0.0F);
+    kernel_decode a = {c, base, rows, row_bytes, n_rows, dim, y.at};
+    fn(&a);
+    a.to = y0.at;
+    reference(&a);
+    for (size_t i = 0; i < n; i++) {
+        if (isnan(y0.at[i]) && isnan(y.at[i])) y.at[i] = y0.at[i] = 0.0F;
+    }
+    check_same(y.at, y0.at, n * sizeof(float), c->name);
+    for (uint32_t r = 0; r < n_rows; r++) {
+        float *one = case_alloc(dim * sizeof *one);
+        a = (kernel_decode){c, base, rows + r * row_bytes, row_bytes, 1, dim, one};
+        fn(&a);
+        for (uint32_t d = 0; d < dim; d++) {
+            if (isnan(one[d])) one[d] = 0.0F;
+        }
+        check_same(one, y.at + (size_t)r * dim, dim * sizeof *one, "one row");
+        free(one);
+    }
+    free(block);
+    free(x.block);
+    free(y.block);
+    free(y0.block);
+}
+
+static void check_kernel_decode_fn(slot_id slot, kernel_decode_fn *fn, kernel_decode_fn *reference,
+                                   double bound)
+{
+    (void)slot;
+    assert_true(bound == 0.0);
+    size_t n;
+    const kv_codec *table = kv_codec_table(&n);
+    for (size_t i = 0; i < n; i++) {
+        const kv_codec *c = &table[i];
+        if (c->kind == KV_DENSE) continue;
+        for (uint32_t dim = c->unit; dim <= 320; dim += c->unit) {
+            decode_one(c, fn, reference, dim, 1 + dim % 5);
+        }
+        decode_one(c, fn, reference, 128, KERNEL_ROWS);
+        decode_one(c, fn, reference, 1024, 3);
+    }
+}
+
 static void check_kernel_exp_sum_fn(slot_id slot, kernel_exp_sum_fn *fn,
                                     kernel_exp_sum_fn *reference, double bound)
 {

@@ -616,7 +616,7 @@ class Bench(Case):
 
     def test_table(self):
         words = "--prompt 8 --context 8 --batch 2 --repeat 2".split()
-        text = self.fine("bench", model("window-mlx4"), *words)
+        text = self.fine("bench", model("window-mlx4"), "--kv", "turbo-k8v3", *words)
         for part in ("plain read", "GB/s", "prefill", "decode", "tok/s", "checksum of the tokens"):
             self.assertIn(part, text)
 
@@ -651,7 +651,9 @@ class Inspect(Case):
             params = sum(row["parameters"] for row in report["encodings"])
             self.assertEqual(report["parameters"], params)
             self.assertAlmostEqual(report["bits_per_weight"], 8 * report["bytes"] / params, places=3)
-            self.assertEqual([row["codec"] for row in report["kv"]], ["f32", "f16", "bf16"])
+            codecs = [row["codec"] for row in report["kv"]]
+            self.assertEqual(codecs[:3], ["f32", "f16", "bf16"])
+            self.assertTrue({"affine8g64", "affine4g32", "q8_0", "turbo-k8v3"} <= set(codecs))
             config = json.loads((path / "config.json").read_text())
             self.assertEqual(report["layers"], config["num_hidden_layers"])
             self.assertNotIn("tensor_list", json.loads(self.fine("inspect", path, "--json")))
@@ -659,7 +661,10 @@ class Inspect(Case):
     def test_kv_bytes(self):
         """draft: two layers, one head of 64 for keys and one for values."""
         report = json.loads(self.fine("inspect", model("draft"), "--json"))
-        self.assertEqual([row["bytes_per_token"] for row in report["kv"]], [1024, 512, 512])
+        sizes = {row["codec"]: row["bytes_per_token"] for row in report["kv"]}
+        self.assertEqual([sizes[name] for name in ("f32", "f16", "bf16")], [1024, 512, 512])
+        self.assertEqual(sizes["affine8g64"], 2 * 2 * (64 + 4))
+        self.assertEqual(sizes["turbo-k8v3"], 2 * (64 + 8 + 24 + 4))
         self.assertEqual(report["parameters"], 918144)
 
     def test_table(self):

@@ -97,6 +97,8 @@ static void check_model(const char *path)
         check_setting(model, (setting){WEFT_ACT_BF16, NULL, isas[i], NULL});
     }
     check_setting(model, (setting){WEFT_ACT_BF16, "k=f16,v=bf16", NULL, NULL});
+    check_setting(model, (setting){WEFT_ACT_BF16, "affine8g64", NULL, NULL});
+    check_setting(model, (setting){WEFT_ACT_F32, "turbo-k8v4", NULL, NULL});
     check_setting(model, (setting){WEFT_ACT_F32, NULL, NULL, "ref"});
     weft_model_close(model);
 }
@@ -106,6 +108,25 @@ static void test_goldens(void **state)
     (void)state;
     check_model(WEFT_SOURCE_DIR "/tests/golden/llama");
     check_model(WEFT_SOURCE_DIR "/tests/golden/gemma3");
+}
+
+/* Every codec, on whichever side it may stand. */
+static void test_packed(void **state)
+{
+    (void)state;
+    static const char *const SPECS[] = {
+        "affine8g32",   "affine8g128", "affine4g32",        "affine4g64", "affine4g128",
+        "q8_0",         "turbo-k8v8",  "turbo-k5v5",        "turbo-k4v3", "turbo-k2v2",
+        "k=bf16,v=tv4", "k=tk8,v=f16", "k=affine8g32,v=tv3"};
+    weft_model *model = run_open_model(WEFT_SOURCE_DIR "/models/tiny/draft");
+    for (size_t i = 0; i < sizeof SPECS / sizeof SPECS[0]; i += TEST_SLOWED ? 4 : 1) {
+        check_setting(model, (setting){WEFT_ACT_BF16, SPECS[i], NULL, NULL});
+    }
+    weft_model_close(model);
+    model = run_open_model(WEFT_SOURCE_DIR "/models/tiny/window-mlx4");
+    check_setting(model, (setting){WEFT_ACT_BF16, "turbo-k8v3", NULL, NULL});
+    check_setting(model, (setting){WEFT_ACT_BF16, "affine4g64", NULL, NULL});
+    weft_model_close(model);
 }
 
 static void test_tiny(void **state)
@@ -316,6 +337,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_goldens),
+        cmocka_unit_test(test_packed),
         cmocka_unit_test(test_tiny),
         cmocka_unit_test(test_1b_shape),
     };

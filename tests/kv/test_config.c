@@ -22,6 +22,14 @@ static void test_spec(void **state)
         {"k=f16,v=bf16", "f32", "k=f16,v=bf16"},
         {"v=bf16,k=f16", "f32", "k=f16,v=bf16"},
         {"v=f16,k=f16", "f32", "f16"},
+        {"affine8g64", "bf16", "affine8g64"},
+        {"k=affine8g32,v=affine4g128", "bf16", "k=affine8g32,v=affine4g128"},
+        {"q8_0", "f32", "q8_0"},
+        {"turbo-k8v3", "bf16", "turbo-k8v3"},
+        {"k=tk2,v=tv8", "bf16", "turbo-k2v8"},
+        {"v=tv4,k=affine8g32", "bf16", "k=affine8g32,v=tv4"},
+        {"k=tk5", "bf16", "k=tk5,v=bf16"},
+        {"v=tv2", "f32", "k=f32,v=tv2"},
     };
     for (size_t i = 0; i < COUNT_OF(CASES); i++) {
         kv_spec spec;
@@ -30,6 +38,8 @@ static void test_spec(void **state)
         assert_ok(kv_spec_parse(CASES[i].text, CASES[i].fallback, &spec, &err), &err);
         kv_spec_print(&spec, text, sizeof text);
         assert_string_equal(text, CASES[i].printed);
+        assert_int_equal(spec.base,
+                         kv_codec_by_name(CASES[i].fallback, strlen(CASES[i].fallback))->id);
         /* What is printed means the same. */
         kv_spec again;
         assert_ok(kv_spec_parse(text, "f32", &again, &err), &err);
@@ -67,10 +77,22 @@ static void test_spec_refusals(void **state)
         {"q=f16", WEFT_UNSUPPORTED, "kv spec: 'q=f16' is not supported"},
         {"=f16", WEFT_UNSUPPORTED, "kv spec: '=f16' is not supported"},
         {"kv=f16", WEFT_UNSUPPORTED, "kv spec: 'kv=f16' is not supported"},
+        {"affine8g16", WEFT_ARGUMENT, "unknown kv codec 'affine8g16'"},
+        {"tk8", WEFT_ARGUMENT, "kv codec 'tk8' is for keys only, expected k=tk8"},
+        {"tv4", WEFT_ARGUMENT, "kv codec 'tv4' is for values only, expected v=tv4"},
+        {"k=tv4", WEFT_ARGUMENT, "kv codec 'tv4' is not for keys"},
+        {"k=f16,v=tk8", WEFT_ARGUMENT, "kv codec 'tk8' is not for values"},
+        {"turbo-k3v3", WEFT_ARGUMENT, "kv codec 'turbo-k3v3': key bits 3, expected 2, 4, 5 or 8"},
+        {"turbo-k8v6", WEFT_ARGUMENT,
+         "kv codec 'turbo-k8v6': value bits 6, expected 2, 3, 4, 5 or 8"},
+        {"turbo-k8v", WEFT_ARGUMENT, "unknown kv codec 'turbo-k8v'"},
+        {"turbo-k16v3", WEFT_ARGUMENT, "unknown kv codec 'turbo-k16v3'"},
+        {"k=turbo-k8v3", WEFT_ARGUMENT, "kv codec 'turbo-k8v3' names both sides"},
+        {"turbo-k8v3,v=f16", WEFT_ARGUMENT, "kv spec names a side twice"},
         {"k=f16,start=100", WEFT_UNSUPPORTED, "kv spec: 'start=100' is not supported"},
     };
     for (size_t i = 0; i < COUNT_OF(CASES); i++) {
-        kv_spec spec = {kv_codec_by_id(1), NULL};
+        kv_spec spec = {kv_codec_by_id(1), NULL, 0};
         weft_error err = {0};
         assert_status(CASES[i].status, kv_spec_parse(CASES[i].text, "f32", &spec, &err), &err);
         assert_message(&err, CASES[i].message);
@@ -94,7 +116,7 @@ static void test_spec_refusals(void **state)
 static void test_spec_of_random_text(void **state)
 {
     (void)state;
-    static const char LETTERS[] = "kvf123b6=,x";
+    static const char LETTERS[] = "kvf1236b=,t8";
     uint64_t counter = 0;
     size_t n_ok = 0;
     for (uint32_t i = 0; i < 200000; i++) {
@@ -167,6 +189,50 @@ static void test_kv28_geometries(void **state)
     assert_int_equal(c.n_slots[1], 3);  /* ceil(60 / 32) + 1 */
     assert_int_equal(c.n_slots[3], 16); /* never more than the context has */
     assert_int_equal(c.slots_total, 16 + 3 + 16 + 16);
+    arena_deinit(&a);
+}
+
+/* Packed rows: exact sizes, and what they cannot hold is refused by name before anything is made.
+ * */
+static void test_packed_geometries(void **state)
+{
+    (void)state;
+    arena a;
+    kv_config c;
+    weft_error err = {0};
+    kv_bounds bounds = {.context = 500, .most_append = 40, .page_tokens = 64};
+    kv_layer l = {.layout = KV_LAYOUT_FULL, .n_heads = 2, .k_dim = 128, .v_dim = 80};
+    static const struct {
+        const char *text;
+        size_t k_bytes, v_bytes; /* of a row, with parameters in bf16 */
+    } CASES[] = {{"affine8g64", 136, 88},
+                 {"affine4g32", 80, 52},
+                 {"turbo-k8v3", 144, 36},
+                 {"turbo-k5v5", 96, 56},
+                 {"k=q8_0,v=tv8", 136, 86}};
+    arena_init(&a, mem_system(), 0);
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        kv_spec spec;
+        assert_ok(kv_spec_parse(CASES[i].text, "bf16", &spec, &err), &err);
+        assert_ok(kv_config_init(&c, &a, &l, 1, &spec, &bounds, &err), &err);
+        const kv_geometry *g = &c.geometries[0];
+        assert_int_equal(g->base, KV_BASE_BF16);
+        assert_int_equal(g->k_row_bytes, CASES[i].k_bytes);
+        assert_int_equal(g->v_row_bytes, CASES[i].v_bytes);
+        assert_int_equal(g->v_offset, 2 * 64 * CASES[i].k_bytes);
+        assert_int_equal(g->page_bytes, 2 * 64 * (CASES[i].k_bytes + CASES[i].v_bytes));
+    }
+    kv_spec spec = spec_of("affine8g64");
+    assert_ok(kv_config_init(&c, &a, &l, 1, &spec, &bounds, &err), &err);
+    assert_int_equal(c.geometries[0].k_row_bytes, 128 + 2 * 2 * 4);
+    spec = spec_of("q8_0");
+    assert_status(WEFT_UNSUPPORTED, kv_config_init(&c, &a, &l, 1, &spec, &bounds, &err), &err);
+    assert_message(&err, "kv codec 'q8_0': layer 0 has heads of 80, not a multiple of 32");
+    spec = spec_of("turbo-k8v3");
+    l.k_dim = 2048;
+    err = (weft_error){0};
+    assert_status(WEFT_UNSUPPORTED, kv_config_init(&c, &a, &l, 1, &spec, &bounds, &err), &err);
+    assert_message(&err, "kv codec 'tk8': layer 0 has heads of 2048, at most 1024");
     arena_deinit(&a);
 }
 
@@ -261,6 +327,7 @@ int main(void)
         cmocka_unit_test(test_spec_refusals),
         cmocka_unit_test(test_spec_of_random_text),
         cmocka_unit_test(test_kv28_geometries),
+        cmocka_unit_test(test_packed_geometries),
         cmocka_unit_test(test_need),
         cmocka_unit_test(test_kv61_large_numbers),
         cmocka_unit_test(test_faults),

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/fp.h"
+#include "kv/codecs/codec.h"
 #include "support/test.h"
 #include "tensor/encoding.h"
 
@@ -244,6 +245,82 @@ static void encode(const graph_oracle *o, graph_id id, uint8_t codec, double *x,
     }
 }
 
+/* How far a packed row may be from what it stands for, relative to its length. */
+static double packed_error(const kv_codec *c)
+{
+    return c->bits == 8   ? 0.03
+           : c->bits == 5 ? 0.15
+           : c->bits == 4 ? 0.3
+           : c->bits == 3 ? 0.5
+                          : 0.9;
+}
+
+/* x: the row in its own basis. */
+static void check_packed(const kv_codec *c, const double *x, const double *e, float *row,
+                         uint32_t dim)
+{
+    double off = 0.0;
+    double size = 0.0;
+    double slack = 0.0;
+    kv_codec_finish(c, row, dim);
+    for (uint32_t d = 0; d < dim; d++) {
+        off += ((double)row[d] - x[d]) * ((double)row[d] - x[d]);
+        size += x[d] * x[d];
+        slack += e[d] * e[d];
+    }
+    if (sqrt(off) <= packed_error(c) * (sqrt(size) + sqrt(slack)) + sqrt(slack) + 1e-5) return;
+    fail_msg("%s: a row of length %g is off by %g", c->name, sqrt(size), sqrt(off));
+}
+
+/* The rows of one side of a layer, from its pages: in the rotated basis if they are rotated. */
+static void read_packed(const graph_oracle *o, graph_id id, const kv_view *view, bool key,
+                        double *x)
+{
+    const kv_geometry *g = view->geometry;
+    const kv_codec *c = kv_codec_by_id(key ? g->k_codec : g->v_codec);
+    uint32_t dim = key ? g->k_dim : g->v_dim;
+    float *row = zeros(dim, sizeof *row);
+    for (uint32_t i = 0; i < o->n; i++) {
+        for (uint32_t h = 0; h < g->n_heads; h++) {
+            size_t at = ((size_t)i * g->n_heads + h) * dim;
+            const unsigned char *record = key ? kv_key(view, h, i) : kv_value(view, h, i);
+            c->decode_row(c, g->base, record, row, dim);
+            for (uint32_t d = 0; d < dim; d++) x[at + d] = (double)row[d];
+            check_packed(c, o->x[id] + at, o->e[id] + at, row, dim);
+        }
+    }
+    free(row);
+}
+
+/* x +- e from the rotated basis: the matrix as its definition has it, block by block. */
+static void turn_back(double *x, double *e, uint32_t n)
+{
+    double *y = zeros(n, sizeof *y);
+    double *ye = zeros(n, sizeof *ye);
+    uint32_t first = 0;
+    for (uint32_t size = 1u << 31; size > 0; size /= 2) {
+        if ((n & size) == 0) continue;
+        double root = sqrt((double)size);
+        for (uint32_t i = 0; i < size; i++) {
+            double terms = 0.0;
+            for (uint32_t j = 0; j < size; j++) {
+                double factor = (__builtin_popcount(i & j) & 1) != 0 ? -1.0 / root : 1.0 / root;
+                y[first + i] += factor * x[first + j];
+                ye[first + i] += e[first + j] / root;
+                terms += (fabs(x[first + j]) + e[first + j]) / root;
+            }
+            ye[first + i] += 2 * U * (log2((double)size) + 3) * terms;
+        }
+        first += size;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        x[i] = kv_codec_sign(n, i) ? -y[i] : y[i];
+        e[i] = ye[i];
+    }
+    free(y);
+    free(ye);
+}
+
 /* The state of a layer as it is stored. */
 typedef struct stored {
     double *k, *ke, *v, *ve;
@@ -313,12 +390,15 @@ static void attend_one(const graph_oracle *o, const graph_value *v, const stored
         o->x[id][out + d] = x;
         o->e[id][out + d] = e;
     }
+    if (kv_codec_by_id(g->v_codec)->kind != KV_TV) return;
+    turn_back(o->x[id] + out, o->e[id] + out, st->v_dim);
 }
 
 static void run_attend(graph_oracle *o, const graph_value *v)
 {
     const graph_value *state = &o->g->values[v->in[1]];
-    const kv_geometry *g = &o->geometries[state->i[0]];
+    const kv_view *view = &o->views[state->i[0]];
+    const kv_geometry *g = view->geometry;
     stored st = {.heads = g->n_heads, .k_dim = g->k_dim, .v_dim = g->v_dim};
     size_t n_k = (size_t)o->n * g->n_heads * g->k_dim;
     size_t n_v = (size_t)o->n * g->n_heads * g->v_dim;
@@ -326,8 +406,16 @@ static void run_attend(graph_oracle *o, const graph_value *v)
     st.ke = zeros(n_k, sizeof(double));
     st.v = zeros(n_v, sizeof(double));
     st.ve = zeros(n_v, sizeof(double));
-    encode(o, state->in[0], g->k_codec, st.k, st.ke);
-    encode(o, state->in[1], g->v_codec, st.v, st.ve);
+    if (kv_codec_by_id(g->k_codec)->kind == KV_DENSE) {
+        encode(o, state->in[0], g->k_codec, st.k, st.ke);
+    } else {
+        read_packed(o, state->in[0], view, true, st.k);
+    }
+    if (kv_codec_by_id(g->v_codec)->kind == KV_DENSE) {
+        encode(o, state->in[1], g->v_codec, st.v, st.ve);
+    } else {
+        read_packed(o, state->in[1], view, false, st.v);
+    }
     score *scores = zeros(o->n, sizeof *scores);
     for (uint32_t i = 0; i < o->n; i++) {
         for (uint32_t h = 0; h < v->i[0]; h++) attend_one(o, v, &st, g, i, h, scores);
@@ -381,10 +469,10 @@ static void run_value(graph_oracle *o, graph_id id)
     }
 }
 
-void graph_oracle_run(graph_oracle *o, const graph *g, const kv_geometry *geometries, weft_act act,
+void graph_oracle_run(graph_oracle *o, const graph *g, const kv_view *views, weft_act act,
                       const int32_t *ids, uint32_t n)
 {
-    *o = (graph_oracle){.g = g, .geometries = geometries, .act = act, .ids = ids, .n = n};
+    *o = (graph_oracle){.g = g, .views = views, .act = act, .ids = ids, .n = n};
     o->x = zeros(g->n_values, sizeof *o->x);
     o->e = zeros(g->n_values, sizeof *o->e);
     for (graph_id id = 1; id < g->n_values; id++) {

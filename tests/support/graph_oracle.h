@@ -9,7 +9,9 @@
  *     rounded; usually they fall on one number, and the error ends there;
  *   - 16-bit blocks: half a step where a number is below 2^-7 of its block's power of two;
  *   - softmax: scores off by at most d change a weight by at most exp(2 d).
- * It shares no code with a backend but the decoders of weights. */
+ *   - packed keys and values are not predicted, as a code may go either way: those of the sequence
+ *     are read, looked at whether they can be what they should, and attended to without an error.
+ * It shares no code with a backend but the decoders of weights and of packed rows. */
 #ifndef SUPPORT_GRAPH_ORACLE_H
 #define SUPPORT_GRAPH_ORACLE_H
 
@@ -17,7 +19,7 @@
 
 typedef struct graph_oracle {
     const graph *g;
-    const kv_geometry *geometries; /* [n_states] */
+    const kv_view *views; /* [n_states] */
     weft_act act;
     uint32_t n; /* tokens */
     const int32_t *ids;
@@ -25,8 +27,9 @@ typedef struct graph_oracle {
     double **x, **e;
 } graph_oracle;
 
-/* Computes positions 0 .. n - 1. The graph, geometries and ids are borrowed. */
-void graph_oracle_run(graph_oracle *o, const graph *g, const kv_geometry *geometries, weft_act act,
+/* Computes positions 0 .. n - 1. views: of a sequence that has run; pages are read of those layers
+ * only whose codecs are packed, and then hold all positions. All is borrowed. */
+void graph_oracle_run(graph_oracle *o, const graph *g, const kv_view *views, weft_act act,
                       const int32_t *ids, uint32_t n);
 void graph_oracle_free(graph_oracle *o);
 

@@ -9,8 +9,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "kv/codecs/codecs.def"
-
 typedef struct attend_shape {
     const graph_value *v;
     const kv_geometry *g; /* of this layer, from the first row */
@@ -18,6 +16,7 @@ typedef struct attend_shape {
     uint32_t group;      /* query heads that share a key head */
     uint32_t heads_tile; /* of the group, in a tile */
     uint32_t tokens_tile;
+    const kv_codec *k_codec, *v_codec; /* of the tile at work */
     kernel_scores_fn *scores;
     kernel_values_fn *values;
 } attend_shape;
@@ -43,16 +42,17 @@ static float *part_o(partial p, uint32_t q_i)
     return p.at + (size_t)q_i * p.stride;
 }
 
-static kernel_scores_fn *scores_fn(const cpu_kernels *k, uint8_t codec)
+/* Packed rows are decoded to f32 first. */
+static kernel_scores_fn *scores_fn(const cpu_kernels *k, const kv_codec *codec)
 {
-    if (codec == KV_F32_ID) return k->scores_f32;
-    return codec == KV_F16_ID ? k->scores_f16 : k->scores_bf16;
+    if (codec->kind != KV_DENSE || codec->id == KV_BASE_F32) return k->scores_f32;
+    return codec->id == KV_BASE_F16 ? k->scores_f16 : k->scores_bf16;
 }
 
-static kernel_values_fn *values_fn(const cpu_kernels *k, uint8_t codec)
+static kernel_values_fn *values_fn(const cpu_kernels *k, const kv_codec *codec)
 {
-    if (codec == KV_F32_ID) return k->values_f32;
-    return codec == KV_F16_ID ? k->values_f16 : k->values_bf16;
+    if (codec->kind != KV_DENSE || codec->id == KV_BASE_F32) return k->values_f32;
+    return codec->id == KV_BASE_F16 ? k->values_f16 : k->values_bf16;
 }
 
 static attend_shape shape_of(const cpu_run *r, graph_id id)
@@ -127,15 +127,29 @@ static void gather_queries(const cpu_run *r, const attend_shape *s, const tile *
     }
 }
 
-/* Positions [first, end) of a split that lie in one page. */
+/* Positions [first, end) of a split that lie in one page; few, if they are packed. */
 typedef struct run_of_keys {
     uint32_t first, end;
 } run_of_keys;
 
-static run_of_keys keys_from(const kv_geometry *g, uint32_t first, uint32_t end)
+static run_of_keys keys_from(const kv_geometry *g, const kv_codec *codec, uint32_t first,
+                             uint32_t end)
 {
-    uint32_t page_end = (first / g->page_tokens + 1) * g->page_tokens;
-    return (run_of_keys){first, end < page_end ? end : page_end};
+    uint32_t size = codec->kind == KV_DENSE ? g->page_tokens : KERNEL_ROWS;
+    uint32_t run_end = (first / size + 1) * size;
+    return (run_of_keys){first, end < run_end ? end : run_end};
+}
+
+/* Rows as the loops over them want them: dense where they lie, packed ones decoded. */
+static const unsigned char *rows_of(const cpu_run *r, const kv_codec *codec, uint8_t base,
+                                    const unsigned char *rows, uint32_t n_rows, uint32_t dim,
+                                    const cpu_scratch *c)
+{
+    if (codec->kind == KV_DENSE) return rows;
+    kernel_decode a = {codec,  base, rows,   kv_codec_row_bytes(codec, base, dim),
+                       n_rows, dim,  c->rows};
+    r->b->kernels.decode_packed(&a);
+    return (const unsigned char *)c->rows;
 }
 
 static void score_split(const cpu_run *r, const attend_shape *s, const tile *t, uint32_t split,
@@ -143,15 +157,13 @@ static void score_split(const cpu_run *r, const attend_shape *s, const tile *t, 
 {
     const kv_geometry *g = t->view->geometry;
     for (uint32_t at = seen.first; at < seen.end;) {
-        run_of_keys keys = keys_from(g, at, seen.end);
-        kernel_scores a = {c->q,
-                           g->k_dim,
-                           t->n_q,
-                           kv_key(t->view, t->kv_head, keys.first),
-                           keys.end - keys.first,
-                           g->k_dim,
-                           s->v->f[0],
-                           c->s + (keys.first - split * KV_SPLIT),
+        run_of_keys keys = keys_from(g, s->k_codec, at, seen.end);
+        uint32_t n_keys = keys.end - keys.first;
+        const unsigned char *rows = kv_key(t->view, t->kv_head, keys.first);
+        kernel_scores a = {c->q,       g->k_dim,
+                           t->n_q,     rows_of(r, s->k_codec, g->base, rows, n_keys, g->k_dim, c),
+                           n_keys,     g->k_dim,
+                           s->v->f[0], c->s + (keys.first - split * KV_SPLIT),
                            KV_SPLIT};
         s->scores(&a);
         at = keys.end;
@@ -181,6 +193,10 @@ static void sum_values(const cpu_run *r, const attend_shape *s, const tile *t, u
     uint32_t all_low = lowest_of(t, r->step, t->n_q - 1);
     uint32_t all_high = highest_of(t, r->step, 0);
     bool together = keys.first >= all_low && keys.end <= all_high + 1;
+    size_t row_bytes = s->v_codec->kind == KV_DENSE ? g->v_row_bytes : g->v_dim * sizeof(float);
+    const unsigned char *rows =
+        rows_of(r, s->v_codec, g->base, kv_value(t->view, t->kv_head, keys.first),
+                keys.end - keys.first, g->v_dim, c);
     for (uint32_t q_i = 0; q_i < (together ? 1 : t->n_q); q_i++) {
         uint32_t low = together ? keys.first : lowest_of(t, r->step, q_i);
         uint32_t high = together ? keys.end : highest_of(t, r->step, q_i) + 1;
@@ -190,7 +206,7 @@ static void sum_values(const cpu_run *r, const attend_shape *s, const tile *t, u
         kernel_values a = {c->s + (size_t)q_i * KV_SPLIT + (low - split * KV_SPLIT),
                            KV_SPLIT,
                            together ? t->n_q : 1,
-                           kv_value(t->view, t->kv_head, low),
+                           rows + (low - keys.first) * row_bytes,
                            high - low,
                            g->v_dim,
                            part_o(out, q_i),
@@ -228,7 +244,7 @@ static void attend_split(const cpu_run *r, const attend_shape *s, const tile *t,
         o[g->v_dim + 1] = max == -INFINITY ? 0.0F : r->b->kernels.exp_sum(row, KV_SPLIT, max);
     }
     for (uint32_t at = seen.first; at < seen.end;) {
-        run_of_keys keys = keys_from(g, at, seen.end);
+        run_of_keys keys = keys_from(g, s->v_codec, at, seen.end);
         sum_values(r, s, t, split, c, keys, out);
         at = keys.end;
     }
@@ -259,12 +275,14 @@ static void store(const cpu_run *r, const attend_shape *s, graph_id id, const ti
                   partial total)
 {
     uint32_t dim = t->view->geometry->v_dim;
+    const kv_codec *codec = kv_codec_by_id(t->view->geometry->v_codec);
     float *y = cpu_data(r, id);
     for (uint32_t q_i = 0; q_i < t->n_q; q_i++) {
         const float *o = part_o(total, q_i);
         size_t token = t->first_token + q_i / t->n_heads;
         float *to = y + (token * s->v->i[0] + t->first_head + q_i % t->n_heads) * dim;
         for (uint32_t d = 0; d < dim; d++) to[d] = o[d] / o[dim + 1];
+        kv_codec_finish(codec, to, dim);
     }
 }
 
@@ -285,8 +303,10 @@ static void attend_tile(const cpu_run *r, attend_shape *s, graph_id id, const ti
 /* Codecs may differ from row to row. */
 static void pick_kernels(const cpu_run *r, attend_shape *s, const tile *t)
 {
-    s->scores = scores_fn(&r->b->kernels, t->view->geometry->k_codec);
-    s->values = values_fn(&r->b->kernels, t->view->geometry->v_codec);
+    s->k_codec = kv_codec_by_id(t->view->geometry->k_codec);
+    s->v_codec = kv_codec_by_id(t->view->geometry->v_codec);
+    s->scores = scores_fn(&r->b->kernels, s->k_codec);
+    s->values = values_fn(&r->b->kernels, s->v_codec);
 }
 
 /* Finds the row of a task number that counts through all rows. */

@@ -5,6 +5,7 @@
 #include "backend/cpu/vec_codes.h"
 #include "backend/cpu/vec_dense.h"
 #include "backend/cpu/vec_elem.h"
+#include "backend/cpu/vec_kv.h"
 #include "backend/cpu/vec_linear_codes.h"
 #include "backend/cpu/vec_linear_few.h"
 
@@ -30,6 +31,7 @@ void cpu_fill_avx512(cpu_kernels *k)
     k->values_f32 = values_f32;
     k->values_f16 = values_f16;
     k->values_bf16 = values_bf16;
+    k->decode_packed = decode_packed;
     k->exp_sum = exp_sum;
     k->max = largest;
     k->read = read_block;

@@ -66,6 +66,7 @@ typedef struct cpu_input {
 typedef struct cpu_scratch {
     float *row;   /* [widest], a decoded weight row */
     float *q;     /* [ATTEND_QUERIES, k_dim] */
+    float *rows;  /* [KERNEL_ROWS, k_dim or v_dim], packed keys or values decoded */
     float *s;     /* [ATTEND_QUERIES, KV_SPLIT] */
     float *part;  /* [ATTEND_QUERIES, v_dim + 2]: o, then maximum and sum, of one split */
     float *total; /* likewise, of all splits so far */

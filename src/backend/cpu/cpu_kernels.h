@@ -19,9 +19,10 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "kv/codecs/codec.h"
 #include "tensor/tensor.h"
 
-enum { KERNEL_BLOCK = 32, KERNEL_SPLIT = 256, KERNEL_READS = 3 };
+enum { KERNEL_BLOCK = 32, KERNEL_SPLIT = 256, KERNEL_ROWS = 16, KERNEL_READS = 3 };
 
 /* The input of a linear layer, prepared; cols is w->n_cols. Pointers that a slot does not name may
  * be NULL. */
@@ -154,6 +155,20 @@ typedef struct kernel_values {
 
 typedef void kernel_values_fn(const kernel_values *a);
 
+/* Keys or values of a packed codec, rows behind one another -> to [n_rows, dim], with the bits of
+ * the codec's decode_row. Attention decodes KERNEL_ROWS at a time, uses them for all its queries,
+ * and forgets them. */
+typedef struct kernel_decode {
+    const kv_codec *codec;
+    uint8_t base;
+    const unsigned char *rows; /* [n_rows, row_bytes], any alignment */
+    size_t row_bytes;
+    uint32_t n_rows, dim;
+    float *to;
+} kernel_decode;
+
+typedef void kernel_decode_fn(const kernel_decode *a);
+
 /* s[i] = exp(s[i] - max), exactly 0 where s[i] is -INFINITY; returns their sum. n <= KERNEL_SPLIT.
  * Trailing -INFINITY, and how many there are, change nothing. */
 typedef float kernel_exp_sum_fn(float *s, uint32_t n, float max);
@@ -188,6 +203,7 @@ typedef uint64_t kernel_read_fn(const void *block, size_t n_bytes, uint32_t loop
     X(values_f32, kernel_values_fn, 300)                                                           \
     X(values_f16, kernel_values_fn, 300)                                                           \
     X(values_bf16, kernel_values_fn, 300)                                                          \
+    X(decode_packed, kernel_decode_fn, 0)                                                          \
     X(exp_sum, kernel_exp_sum_fn, 64)                                                              \
     X(max, kernel_max_fn, 0)                                                                       \
     X(read, kernel_read_fn, 0)

@@ -217,6 +217,14 @@ static void values_bf16(const kernel_values *a)
     values(a, element_bf16);
 }
 
+static void decode_packed(const kernel_decode *a)
+{
+    for (uint32_t r = 0; r < a->n_rows; r++) {
+        a->codec->decode_row(a->codec, a->base, a->rows + r * a->row_bytes,
+                             a->to + (size_t)r * a->dim, a->dim);
+    }
+}
+
 static float exp_sum(float *s, uint32_t n, float max)
 {
     double sum = 0.0;
@@ -274,6 +282,7 @@ void cpu_fill_generic(cpu_kernels *k)
     k->values_f32 = values_f32;
     k->values_f16 = values_f16;
     k->values_bf16 = values_bf16;
+    k->decode_packed = decode_packed;
     k->exp_sum = exp_sum;
     k->max = largest;
     k->read = read_block;

@@ -282,14 +282,16 @@ static bool take_buffers(backend *b, backend_plan *p, sizes s)
         p->input.codes = take(p, n_blocks, KERNEL_BLOCK_BYTES);
         ok = p->input.f && p->input.h && p->input.codes;
     }
+    uint32_t head_dim = s.k_dim > s.v_dim ? s.k_dim : s.v_dim;
     for (uint32_t i = 0; i < b->n_threads && ok; i++) {
         cpu_scratch *c = &p->scratch[i];
         c->row = take(p, size_align(s.widest, CACHE_LINE), sizeof(float));
         c->q = take(p, (size_t)ATTEND_QUERIES * s.k_dim, sizeof(float));
+        c->rows = take(p, (size_t)KERNEL_ROWS * head_dim, sizeof(float));
         c->s = take(p, (size_t)ATTEND_QUERIES * KV_SPLIT, sizeof(float));
         c->part = take(p, (size_t)ATTEND_QUERIES * p->part_stride, sizeof(float));
         c->total = take(p, (size_t)ATTEND_QUERIES * p->part_stride, sizeof(float));
-        ok = c->row && c->q && c->s && c->part && c->total;
+        ok = c->row && c->q && c->rows && c->s && c->part && c->total;
     }
     return ok;
 }

@@ -152,8 +152,9 @@ static void run_append(const cpu_run *r, const graph_value *v, token_range t)
         uint32_t position = r->step->positions[i];
         for (uint32_t h = 0; h < g->n_heads; h++) {
             size_t at = (size_t)i * g->n_heads + h;
-            kc->encode_row(kv_key(view, h, position), key + at * g->k_dim, g->k_dim);
-            vc->encode_row(kv_value(view, h, position), value + at * g->v_dim, g->v_dim);
+            kc->encode_row(kc, g->base, kv_key(view, h, position), key + at * g->k_dim, g->k_dim);
+            vc->encode_row(vc, g->base, kv_value(view, h, position), value + at * g->v_dim,
+                           g->v_dim);
         }
     }
 }

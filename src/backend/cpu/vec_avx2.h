@@ -730,4 +730,39 @@ INLINE void vw_to_slots(const vw block[2], vi slot[4])
     slot[3] = _mm256_permute2x128_si256(high[0], high[1], 0x31);
 }
 
+/* ---- tables */
+
+/* Codes of at most 15 bits, VL a vector. */
+INLINE void vw_to_ints(vw a, vi out[VW / VL])
+{
+    out[0] = _mm256_cvtepi16_epi32(_mm256_castsi256_si128(a.lo));
+    out[1] = _mm256_cvtepi16_epi32(_mm256_extracti128_si256(a.lo, 1));
+    out[2] = _mm256_cvtepi16_epi32(_mm256_castsi256_si128(a.hi));
+    out[3] = _mm256_cvtepi16_epi32(_mm256_extracti128_si256(a.hi, 1));
+}
+
+/* 2^bits floats, in registers where they fit. */
+typedef struct v_book {
+    vf low, high;
+    const float *at;
+} v_book;
+
+INLINE v_book v_book_of(const float *at, const int bits)
+{
+    v_book book = {vf_zero(), vf_zero(), at};
+    if (bits == 2) book.low = vf_load_part(at, 4);
+    if (bits == 3 || bits == 4) book.low = vf_load(at);
+    if (bits == 4) book.high = vf_load(at + VL);
+    return book;
+}
+
+INLINE vf v_book_look(v_book book, const int bits, vi index)
+{
+    if (bits > 4) return _mm256_i32gather_ps(book.at, index, 4);
+    vf low = _mm256_permutevar8x32_ps(book.low, index);
+    if (bits < 4) return low;
+    vf high = _mm256_permutevar8x32_ps(book.high, index);
+    return _mm256_blendv_ps(low, high, vf_of(vi_sll(index, 28)));
+}
+
 #endif

@@ -290,11 +290,36 @@ static void run_append(const run_state *r, const graph_value *v)
         for (uint32_t i = r->step->row_starts[row_i]; i < r->step->row_starts[row_i + 1]; i++) {
             for (uint32_t h = 0; h < g->n_heads; h++) {
                 size_t at = (size_t)i * g->n_heads + h;
-                kc->encode_row(kv_key(view, h, r->step->positions[i]), k + at * g->k_dim, g->k_dim);
-                vc->encode_row(kv_value(view, h, r->step->positions[i]), val + at * g->v_dim,
+                uint32_t position = r->step->positions[i];
+                kc->encode_row(kc, g->base, kv_key(view, h, position), k + at * g->k_dim, g->k_dim);
+                vc->encode_row(vc, g->base, kv_value(view, h, position), val + at * g->v_dim,
                                g->v_dim);
             }
         }
+    }
+}
+
+/* What rotated values are turned back by: Walsh-Hadamard over the powers of two that n is made of,
+ * the largest first, each over its root; then the signs. */
+static void unrotate(double *x, uint32_t n)
+{
+    double *block = x;
+    for (uint32_t size = 1U << 31; size > 0; size /= 2) {
+        if ((n & size) == 0) continue;
+        for (uint32_t half = 1; half < size; half *= 2) {
+            for (uint32_t i = 0; i < size; i++) {
+                if ((i & half) != 0) continue;
+                double a = block[i];
+                double b = block[i + half];
+                block[i] = a + b;
+                block[i + half] = a - b;
+            }
+        }
+        for (uint32_t i = 0; i < size; i++) block[i] /= sqrt((double)size);
+        block += size;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        if (kv_codec_sign(n, i)) x[i] = -x[i];
     }
 }
 
@@ -311,7 +336,7 @@ static void attend_one(const run_state *r, const graph_value *v, const kv_view *
     double *o = r->p->o;
     memset(o, 0, g->v_dim * sizeof(double));
     for (uint32_t j = kv_lowest(g, position); j <= position; j++) {
-        kc->decode_row(kv_key(view, head, j), r->p->row, g->k_dim);
+        kc->decode_row(kc, g->base, kv_key(view, head, j), r->p->row, g->k_dim);
         double score = 0.0;
         for (uint32_t d = 0; d < g->k_dim; d++) score += (double)q[d] * (double)r->p->row[d];
         score *= (double)v->f[0];
@@ -319,12 +344,14 @@ static void attend_one(const run_state *r, const graph_value *v, const kv_view *
         double top = score > max ? score : max;
         double shrink = exp(max - top);
         double p = exp(score - top);
-        vc->decode_row(kv_value(view, head, j), r->p->row, g->v_dim);
+        vc->decode_row(vc, g->base, kv_value(view, head, j), r->p->row, g->v_dim);
         sum = sum * shrink + p;
         for (uint32_t d = 0; d < g->v_dim; d++) o[d] = o[d] * shrink + p * (double)r->p->row[d];
         max = top;
     }
-    for (uint32_t d = 0; d < g->v_dim; d++) y[d] = (float)(o[d] / sum);
+    for (uint32_t d = 0; d < g->v_dim; d++) o[d] /= sum;
+    if (vc->kind == KV_TV) unrotate(o, g->v_dim);
+    for (uint32_t d = 0; d < g->v_dim; d++) y[d] = (float)o[d];
 }
 
 static void run_attend(const run_state *r, const graph_value *v, float *y)

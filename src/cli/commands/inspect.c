@@ -19,7 +19,12 @@ static const option_row OPTIONS[] = {
 
 static const inspect_values DEFAULTS = {.tensors = false};
 
-static const char *const CODECS[] = {"f32", "f16", "bf16"};
+/* Those that the model's heads allow are shown. */
+static const char *const CODECS[] = {"f32",         "f16",         "bf16",       "affine8g32",
+                                     "affine8g64",  "affine8g128", "affine4g32", "affine4g64",
+                                     "affine4g128", "q8_0",        "turbo-k8v8", "turbo-k8v5",
+                                     "turbo-k8v4",  "turbo-k8v3",  "turbo-k8v2", "turbo-k5v3",
+                                     "turbo-k4v3",  "turbo-k4v2",  "turbo-k2v2"};
 
 enum { GROUPS_MOST = 64 };
 
@@ -33,7 +38,9 @@ typedef struct inspection {
     session s;
     group groups[GROUPS_MOST];
     uint32_t n_groups;
+    const char *codecs[COUNT_OF(CODECS)]; /* [n_codecs] */
     weft_kv_info kv[COUNT_OF(CODECS)];
+    uint32_t n_codecs;
 } inspection;
 
 static uint64_t count_params(const weft_tensor_info *t)
@@ -75,9 +82,16 @@ static weft_status collect(inspection *x, weft_error *err)
         add_tensor(x, &t);
     }
     for (uint32_t i = 0; i < COUNT_OF(CODECS); i++) {
-        x->kv[i] = (weft_kv_info){.struct_size = sizeof x->kv[i]};
-        weft_status status = weft_model_kv(x->s.model, CODECS[i], &x->kv[i], err);
-        if (status != WEFT_OK) return status;
+        weft_error why;
+        weft_kv_info kv = {.struct_size = sizeof kv};
+        weft_status status = weft_model_kv(x->s.model, CODECS[i], &kv, &why);
+        if (status == WEFT_UNSUPPORTED) continue;
+        if (status != WEFT_OK) {
+            *err = why;
+            return status;
+        }
+        x->codecs[x->n_codecs] = CODECS[i];
+        x->kv[x->n_codecs++] = kv;
     }
     return WEFT_OK;
 }
@@ -135,8 +149,8 @@ static weft_status print_tensors(const inspection *x, weft_error *err)
 static void print_kv(const inspection *x)
 {
     puts("\nkeys and values   bytes a token   bytes a sequence besides");
-    for (uint32_t i = 0; i < COUNT_OF(CODECS); i++) {
-        printf("%-16s %14llu %26llu\n", CODECS[i], (unsigned long long)x->kv[i].bytes_per_token,
+    for (uint32_t i = 0; i < x->n_codecs; i++) {
+        printf("%-16s %14llu %26llu\n", x->codecs[i], (unsigned long long)x->kv[i].bytes_per_token,
                (unsigned long long)x->kv[i].bytes_fixed);
     }
 }
@@ -195,9 +209,9 @@ static void add_groups(const inspection *x, strbuf *out)
                       (unsigned long long)g->n_bytes);
     }
     strbuf_add_text(out, "],\"kv\":[");
-    for (uint32_t i = 0; i < COUNT_OF(CODECS); i++) {
+    for (uint32_t i = 0; i < x->n_codecs; i++) {
         strbuf_printf(out, "%s{\"codec\":\"%s\",\"bytes_per_token\":%llu,\"bytes_fixed\":%llu}",
-                      i > 0 ? "," : "", CODECS[i], (unsigned long long)x->kv[i].bytes_per_token,
+                      i > 0 ? "," : "", x->codecs[i], (unsigned long long)x->kv[i].bytes_per_token,
                       (unsigned long long)x->kv[i].bytes_fixed);
     }
     strbuf_add_char(out, ']');

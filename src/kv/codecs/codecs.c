@@ -3,16 +3,22 @@
 
 #include "kv/codecs/codecs.def"
 
-static const kv_codec CODECS[] = {
-#define KV_CODEC(name, NAME)                                                                       \
+/* name, id, kind, sides, bits, group, unit, table, family (whose functions they are) */
+#define ROW(name, id, kind, sides, bits, group, unit, table, family)                               \
     {#name,                                                                                        \
-     KV_##NAME##_ID,                                                                               \
-     KV_##NAME##_GROUP,                                                                            \
-     KV_##NAME##_BYTES,                                                                            \
-     kv_##name##_encode_row,                                                                       \
-     kv_##name##_decode_row},
+     id,                                                                                           \
+     kind,                                                                                         \
+     sides,                                                                                        \
+     bits,                                                                                         \
+     group,                                                                                        \
+     unit,                                                                                         \
+     table,                                                                                        \
+     kv_##family##_encode_row,                                                                     \
+     kv_##family##_decode_row},
+#define KV_CODEC(name, NAME) KV_##NAME##_ROWS(ROW)
+
+static const kv_codec CODECS[] = {
 #include "kv/codecs/codecs.def"
-#undef KV_CODEC
 };
 
 const kv_codec *kv_codec_table(size_t *count)
@@ -39,7 +45,34 @@ const kv_codec *kv_codec_by_name(const char *name, size_t n_bytes)
     return NULL;
 }
 
-size_t kv_codec_row_bytes(const kv_codec *codec, uint32_t n)
+int kv_codec_takes(const kv_codec *codec, uint32_t n)
 {
-    return ((size_t)n + codec->group - 1) / codec->group * codec->group_bytes;
+    return n > 0 && (codec->kind == KV_DENSE || (n % codec->unit == 0 && n <= KV_PACKED_MOST));
+}
+
+size_t kv_codec_row_bytes(const kv_codec *codec, uint8_t base, uint32_t n)
+{
+    size_t codes = (size_t)n * codec->bits / 8;
+    size_t n_groups = ((size_t)n + codec->group - 1) / codec->group;
+    switch (codec->kind) {
+    case KV_AFFINE:
+        return codes + n_groups * (base == KV_BASE_F32 ? 8 : 4);
+    case KV_TK:
+        return codes + n_groups * 4;
+    case KV_Q8:
+    case KV_TV:
+        return codes + n_groups * 2;
+    default:
+        return codes;
+    }
+}
+
+void kv_codec_finish(const kv_codec *codec, float *x, uint32_t n)
+{
+    if (codec->kind == KV_TV) kv_unrotate(x, n);
+}
+
+int kv_codec_sign(uint32_t n, uint32_t i)
+{
+    return (int)((kv_sign_word(n, i / 64) >> (i % 64)) & 1);
 }

@@ -4,16 +4,21 @@
 
 #include "kv/codecs/codec.h"
 
-/* Bytes of a group of F32_GROUP elements. */
-enum { KV_F32_ID = 1, KV_F32_GROUP = 1, KV_F32_BYTES = 4 };
+#define KV_F32_ROWS(ROW) ROW(f32, 1, KV_DENSE, KV_FOR_K | KV_FOR_V, 32, 1, 1, NULL, f32)
 
-KV_FN void kv_f32_encode_row(unsigned char *dst, const float *src, uint32_t n)
+KV_FN void kv_f32_encode_row(const kv_codec *c, uint8_t base, unsigned char *dst, const float *src,
+                             uint32_t n)
 {
+    (void)c;
+    (void)base;
     memcpy(dst, src, (size_t)n * sizeof(float));
 }
 
-KV_FN void kv_f32_decode_row(const unsigned char *src, float *dst, uint32_t n)
+KV_FN void kv_f32_decode_row(const kv_codec *c, uint8_t base, const unsigned char *src, float *dst,
+                             uint32_t n)
 {
+    (void)c;
+    (void)base;
     memcpy(dst, src, (size_t)n * sizeof(float));
 }
 
