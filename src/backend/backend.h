@@ -39,6 +39,16 @@ typedef struct backend_limits {
     uint32_t context; /* positions of one sequence */
 } backend_limits;
 
+/* Rows 0 .. n_rows - 1 of a page from one geometry to another that differs in codecs only; from's
+ * are dense. */
+typedef struct backend_conversion {
+    const kv_geometry *from, *to;
+    const unsigned char *src;
+    unsigned char *dst;
+    uint32_t n_rows;
+    float *row; /* [the longer of k_dim and v_dim], scratch */
+} backend_conversion;
+
 typedef struct backend_api {
     const char *name;
 
@@ -56,6 +66,7 @@ typedef struct backend_api {
     void *(*alloc)(backend *b, size_t n_bytes);
     void (*release)(backend *b, void *block, size_t n_bytes);
     void (*copy)(backend *b, void *to, const void *from, size_t n_bytes);
+    void (*convert)(backend *b, const backend_conversion *c);
 
     /* May allocate, and fuses as it likes. graph and its tensors are borrowed until plan_free. */
     weft_status (*plan)(backend *b, const graph *g, const backend_limits *limits,

@@ -87,6 +87,8 @@ static void fill_rows(weft_engine *e)
     for (request *r = e->first; r != NULL && budget > 0; r = r->next) {
         if (r->phase != REQUEST_ACTIVE || decodes(r)) continue;
         uint32_t n = pending(r) < budget ? pending(r) : budget;
+        uint32_t most = kv_seq_most_append(r->seq);
+        if (n > most) n = most;
         uint32_t room = b->limits.n_outputs - b->step.n_outputs;
         if (r->prompt_logits != NULL && n > room) n = room;
         if (n == 0 || wanted(r, n) > room) continue;

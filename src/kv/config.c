@@ -22,6 +22,7 @@ static weft_status unknown_codec(const char *name, size_t n, weft_error *err)
 }
 
 static const char TURBO[] = "turbo-k";
+static const char START[] = "start=";
 
 /* "turbo-kAvB": the codec of one side, whose name is its prefix and the digit. */
 static weft_status turbo_side(const char *name, const char *prefix, char digit,
@@ -82,9 +83,31 @@ static weft_status parse_side(const char *name, size_t n, uint8_t side, const kv
     return WEFT_OK;
 }
 
-/* One piece of a spec: [side=]name. */
+/* "start=N". */
+static weft_status parse_start(const char *piece, size_t n, kv_spec *spec, weft_error *err)
+{
+    uint64_t value = 0;
+    bool digits = n > sizeof START - 1;
+    for (size_t i = sizeof START - 1; i < n && digits; i++) {
+        digits = piece[i] >= '0' && piece[i] <= '9';
+        value = value * 10 + (uint64_t)(piece[i] - '0');
+        if (value > UINT32_MAX) digits = false;
+    }
+    if (!digits) {
+        return err_set(err, WEFT_ARGUMENT, "kv spec: '%.*s', expected start= and a number",
+                       (int)(n < 64 ? n : 64), piece);
+    }
+    if (spec->start != 0) return err_set(err, WEFT_ARGUMENT, "kv spec names start twice");
+    spec->start = (uint32_t)value;
+    return WEFT_OK;
+}
+
+/* One piece of a spec: [side=]name or start=number. */
 static weft_status parse_piece(const char *piece, size_t n, kv_spec *spec, weft_error *err)
 {
+    if (n >= sizeof START - 1 && memcmp(piece, START, sizeof START - 1) == 0) {
+        return parse_start(piece, n, spec, err);
+    }
     kv_spec named = {0};
     weft_status status;
     const char *equals = memchr(piece, '=', n);
@@ -96,7 +119,7 @@ static weft_status parse_piece(const char *piece, size_t n, kv_spec *spec, weft_
                             err);
     } else {
         return err_set(err, WEFT_UNSUPPORTED,
-                       "kv spec: '%.*s' is not supported, expected k=NAME or v=NAME",
+                       "kv spec: '%.*s' is not supported, expected k=NAME, v=NAME or start=N",
                        (int)(n < 64 ? n : 64), piece);
     }
     if (status != WEFT_OK) return status;
@@ -124,17 +147,20 @@ weft_status kv_spec_parse(const char *text, const char *fallback, kv_spec *spec,
     spec->k = parsed.k != NULL ? parsed.k : base;
     spec->v = parsed.v != NULL ? parsed.v : base;
     spec->base = base->id;
+    spec->start = parsed.start;
     return WEFT_OK;
 }
 
 void kv_spec_print(const kv_spec *spec, char *text, size_t capacity)
 {
+    char start[24] = "";
+    if (spec->start != 0) snprintf(start, sizeof start, ",%s%u", START, spec->start);
     if (spec->k == spec->v) {
-        snprintf(text, capacity, "%s", spec->k->name);
+        snprintf(text, capacity, "%s%s", spec->k->name, start);
     } else if (spec->k->kind == KV_TK && spec->v->kind == KV_TV) {
-        snprintf(text, capacity, "%s%uv%u", TURBO, spec->k->bits, spec->v->bits);
+        snprintf(text, capacity, "%s%uv%u%s", TURBO, spec->k->bits, spec->v->bits, start);
     } else {
-        snprintf(text, capacity, "k=%s,v=%s", spec->k->name, spec->v->name);
+        snprintf(text, capacity, "k=%s,v=%s%s", spec->k->name, spec->v->name, start);
     }
 }
 
@@ -187,74 +213,124 @@ static uint32_t class_for(kv_config *c, size_t page_bytes)
     return c->n_classes++;
 }
 
-weft_status kv_config_init(kv_config *c, arena *a, const kv_layer *layers, uint32_t n_layers,
-                           const kv_spec *spec, const kv_bounds *bounds, weft_error *err)
+/* The geometry of a layer in the codecs of spec. */
+static weft_status geometry_of(kv_geometry *g, const kv_layer *l, uint32_t layer_i,
+                               const kv_spec *spec, uint32_t page_tokens, weft_error *err)
 {
-    uint32_t p = bounds->page_tokens;
-    ASSERT(p >= 16 && p <= KV_SPLIT && (p & (p - 1)) == 0);
-    weft_status status = kv_spec_check(spec, layers, n_layers, err);
-    if (status != WEFT_OK) return status;
-    *c = (kv_config){.n_layers = n_layers, .bounds = *bounds};
+    ASSERT(l->n_heads > 0 && l->k_dim > 0 && l->v_dim > 0);
+    ASSERT((l->layout == KV_LAYOUT_WINDOW) == (l->window > 0));
+    *g = (kv_geometry){.layout = l->layout,
+                       .k_codec = spec->k->id,
+                       .v_codec = spec->v->id,
+                       .base = spec->base,
+                       .n_heads = l->n_heads,
+                       .k_dim = l->k_dim,
+                       .v_dim = l->v_dim,
+                       .window = l->window,
+                       .page_tokens = page_tokens};
+    g->k_row_bytes = kv_codec_row_bytes(spec->k, spec->base, l->k_dim);
+    g->v_row_bytes = kv_codec_row_bytes(spec->v, spec->base, l->v_dim);
+    if (page_size(g)) return WEFT_OK;
+    return err_set(err, WEFT_LIMIT, "layer %u: a page of %u heads of %u and %u is too large",
+                   layer_i, l->n_heads, l->k_dim, l->v_dim);
+}
+
+static bool take_arrays(kv_config *c, arena *a, uint32_t n_layers, uint32_t longest)
+{
     c->geometries = arena_array(a, n_layers, sizeof *c->geometries);
+    c->bases = arena_array(a, n_layers, sizeof *c->bases);
     // NOLINTNEXTLINE(bugprone-sizeof-expression): an array of pointers
     c->layouts = arena_array(a, n_layers, sizeof *c->layouts);
     c->n_slots = arena_array(a, n_layers, sizeof *c->n_slots);
     c->class_of = arena_array(a, n_layers, sizeof *c->class_of);
-    c->class_bytes = arena_array(a, n_layers, sizeof *c->class_bytes);
-    if (!c->geometries || !c->layouts || !c->n_slots || !c->class_of || !c->class_bytes) {
-        return err_set(err, WEFT_NOMEM, "out of memory for the state of %u layers", n_layers);
+    c->base_class_of = arena_array(a, n_layers, sizeof *c->base_class_of);
+    c->class_bytes = arena_array(a, (size_t)2 * n_layers, sizeof *c->class_bytes);
+    c->row = arena_array(a, longest, sizeof *c->row);
+    return c->geometries && c->bases && c->layouts && c->n_slots && c->class_of &&
+           c->base_class_of && c->class_bytes && c->row;
+}
+
+static weft_status add_layer(kv_config *c, const kv_layer *l, uint32_t i, const kv_spec *spec,
+                             weft_error *err)
+{
+    kv_geometry *g = &c->geometries[i];
+    const kv_codec *base = kv_codec_by_id(spec->base);
+    const kv_spec dense = {base, base, spec->base, 0};
+    weft_status status = geometry_of(g, l, i, spec, c->bounds.page_tokens, err);
+    if (status == WEFT_OK)
+        status = geometry_of(&c->bases[i], l, i, &dense, c->bounds.page_tokens, err);
+    if (status != WEFT_OK) return status;
+    c->layouts[i] = kv_layout_by_id(l->layout);
+    ASSERT(c->layouts[i] != NULL);
+    c->n_slots[i] = c->layouts[i]->slots(g, c->bounds.context, c->bounds.most_append);
+    c->class_of[i] = class_for(c, g->page_bytes);
+    c->base_class_of[i] = c->class_of[i];
+    if (c->start != 0) c->base_class_of[i] = class_for(c, c->bases[i].page_bytes);
+    if (c->n_slots[i] > SLOTS_MOST - c->slots_total) {
+        return err_set(err, WEFT_LIMIT, "%u layers of %u positions need more than %d pages",
+                       c->n_layers, c->bounds.context, SLOTS_MOST);
     }
-    for (uint32_t i = 0; i < n_layers; i++) {
-        const kv_layer *l = &layers[i];
-        kv_geometry *g = &c->geometries[i];
-        ASSERT(l->n_heads > 0 && l->k_dim > 0 && l->v_dim > 0);
-        ASSERT((l->layout == KV_LAYOUT_WINDOW) == (l->window > 0));
-        *g = (kv_geometry){.layout = l->layout,
-                           .k_codec = spec->k->id,
-                           .v_codec = spec->v->id,
-                           .base = spec->base,
-                           .n_heads = l->n_heads,
-                           .k_dim = l->k_dim,
-                           .v_dim = l->v_dim,
-                           .window = l->window,
-                           .page_tokens = p};
-        g->k_row_bytes = kv_codec_row_bytes(spec->k, spec->base, l->k_dim);
-        g->v_row_bytes = kv_codec_row_bytes(spec->v, spec->base, l->v_dim);
-        if (!page_size(g)) {
-            return err_set(err, WEFT_LIMIT,
-                           "layer %u: a page of %u heads of %u and %u is too large", i, l->n_heads,
-                           l->k_dim, l->v_dim);
-        }
-        c->layouts[i] = kv_layout_by_id(l->layout);
-        ASSERT(c->layouts[i] != NULL);
-        c->n_slots[i] = c->layouts[i]->slots(g, bounds->context, bounds->most_append);
-        c->class_of[i] = class_for(c, g->page_bytes);
-        if (c->n_slots[i] > SLOTS_MOST - c->slots_total) {
-            return err_set(err, WEFT_LIMIT, "%u layers of %u positions need more than %d pages",
-                           n_layers, bounds->context, SLOTS_MOST);
-        }
-        c->slots_total += c->n_slots[i];
-    }
+    c->slots_total += c->n_slots[i];
     return WEFT_OK;
 }
 
-void kv_config_need(const kv_config *c, uint32_t n_positions, uint32_t *need)
+weft_status kv_config_init(kv_config *c, arena *a, const kv_layer *layers, uint32_t n_layers,
+                           const kv_spec *spec, const kv_bounds *bounds, weft_error *err)
+{
+    uint32_t p = bounds->page_tokens;
+    uint32_t longest = 1;
+    ASSERT(p >= 16 && p <= KV_SPLIT && (p & (p - 1)) == 0);
+    weft_status status = kv_spec_check(spec, layers, n_layers, err);
+    if (status != WEFT_OK) return status;
+    for (uint32_t i = 0; i < n_layers; i++) {
+        if (layers[i].k_dim > longest) longest = layers[i].k_dim;
+        if (layers[i].v_dim > longest) longest = layers[i].v_dim;
+    }
+    *c = (kv_config){.n_layers = n_layers, .bounds = *bounds, .start = spec->start};
+    if (!take_arrays(c, a, n_layers, longest)) {
+        return err_set(err, WEFT_NOMEM, "out of memory for the state of %u layers", n_layers);
+    }
+    for (uint32_t i = 0; i < n_layers && status == WEFT_OK; i++) {
+        status = add_layer(c, &layers[i], i, spec, err);
+    }
+    return status;
+}
+
+static uint32_t layer_pages(const kv_config *c, uint32_t layer, uint32_t n_positions)
+{
+    uint64_t p = c->bounds.page_tokens;
+    uint64_t pages = (n_positions + p - 1) / p;
+    return pages < c->n_slots[layer] ? (uint32_t)pages : c->n_slots[layer];
+}
+
+/* Positions that a sequence of n ever holds in base, and in its codecs. */
+static uint32_t in_base(const kv_config *c, uint32_t n)
+{
+    return n < c->start ? n : c->start;
+}
+
+static uint32_t in_codecs(const kv_config *c, uint32_t n)
+{
+    return n < c->start ? 0 : n;
+}
+
+void kv_config_need(const kv_config *c, uint32_t n_positions, uint32_t *need, uint32_t *base)
 {
     memset(need, 0, c->n_classes * sizeof *need);
-    uint32_t pages =
-        (uint32_t)(((uint64_t)n_positions + c->bounds.page_tokens - 1) / c->bounds.page_tokens);
+    memset(base, 0, c->n_classes * sizeof *base);
     for (uint32_t i = 0; i < c->n_layers; i++) {
-        need[c->class_of[i]] += pages < c->n_slots[i] ? pages : c->n_slots[i];
+        need[c->class_of[i]] += layer_pages(c, i, in_codecs(c, n_positions));
+        base[c->base_class_of[i]] += layer_pages(c, i, in_base(c, n_positions));
     }
 }
 
 uint64_t kv_config_bytes(const kv_config *c, uint32_t n_positions)
 {
-    uint64_t pages = ((uint64_t)n_positions + c->bounds.page_tokens - 1) / c->bounds.page_tokens;
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < c->n_layers; i++) {
-        uint64_t n = pages < c->n_slots[i] ? pages : c->n_slots[i];
-        bytes += n * c->geometries[i].page_bytes;
+        uint64_t n = layer_pages(c, i, in_codecs(c, n_positions));
+        uint64_t n_base = layer_pages(c, i, in_base(c, n_positions));
+        bytes += n * c->geometries[i].page_bytes + n_base * c->bases[i].page_bytes;
     }
     return bytes;
 }

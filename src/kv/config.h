@@ -14,15 +14,16 @@ enum { KV_PAGE_TOKENS = 64 };
 /* Codecs of the two sides. */
 typedef struct kv_spec {
     const kv_codec *k, *v;
-    uint8_t base; /* the dense type that rows are rounded to before they are packed */
+    uint8_t base;   /* the dense type that rows are rounded to before they are packed */
+    uint32_t start; /* positions below it are stored in base until a sequence reaches it; 0: none */
 } kv_spec;
 
-/* "NAME", "turbo-kAvB" for k=tkA,v=tvB, or "k=NAME,v=NAME" in either order. fallback: a dense
- * codec, the base, for a side that is not named; for both when text is NULL. ARGUMENT names a codec
- * that is not known or not for its side, UNSUPPORTED a setting. */
+/* "NAME", "turbo-kAvB" for k=tkA,v=tvB, or "k=NAME,v=NAME" in either order, and "start=N". fallback:
+ * a dense codec, the base, for a side that is not named; for both when text is NULL. ARGUMENT names
+ * a codec that is not known or not for its side, UNSUPPORTED a setting. */
 weft_status kv_spec_parse(const char *text, const char *fallback, kv_spec *spec, weft_error *err);
 
-/* "bf16", "turbo-k8v4" or "k=bf16,v=f16". */
+/* "bf16", "turbo-k8v4" or "k=bf16,v=f16", with ",start=N" behind it where there is one. */
 void kv_spec_print(const kv_spec *spec, char *text, size_t capacity);
 
 /* UNSUPPORTED names a layer whose heads a codec cannot store. */
@@ -38,12 +39,16 @@ typedef struct kv_bounds {
 
 typedef struct kv_config {
     kv_geometry *geometries;   /* [n_layers] */
+    kv_geometry *bases;        /* [n_layers], of sequences that have not reached start */
     const kv_layout **layouts; /* [n_layers] */
     uint32_t *n_slots;         /* [n_layers] */
     uint32_t *class_of;        /* [n_layers], index of its page size */
+    uint32_t *base_class_of;   /* [n_layers] */
     size_t *class_bytes;       /* [n_classes], ascending by first use */
+    float *row;                /* [the longest row], for conversion */
     uint32_t n_layers, n_classes;
     uint32_t slots_total; /* sum of n_slots */
+    uint32_t start;       /* as in kv_spec */
     kv_bounds bounds;
 } kv_config;
 
@@ -52,10 +57,11 @@ typedef struct kv_config {
 weft_status kv_config_init(kv_config *c, arena *a, const kv_layer *layers, uint32_t n_layers,
                            const kv_spec *spec, const kv_bounds *bounds, weft_error *err);
 
-/* Pages of each class that a sequence of at most n_positions ever holds: need [n_classes]. */
-void kv_config_need(const kv_config *c, uint32_t n_positions, uint32_t *need);
+/* Pages of each class that a sequence of at most n_positions ever holds: need [n_classes] in its
+ * codecs, base [n_classes] before it reaches start, beside them until it has. */
+void kv_config_need(const kv_config *c, uint32_t n_positions, uint32_t *need, uint32_t *base);
 
-/* Bytes of those pages. */
+/* Bytes of all those pages. */
 uint64_t kv_config_bytes(const kv_config *c, uint32_t n_positions);
 
 #endif

@@ -8,7 +8,7 @@
 
 typedef struct page_class {
     size_t bytes;
-    unsigned char **free; /* [capacity >= held], the first n_free */
+    kv_page **free; /* [capacity >= held], the first n_free */
     uint32_t capacity, n_free;
     uint32_t reserved, held, taken;
 } page_class;
@@ -51,7 +51,9 @@ weft_status kv_pool_create(const weft_allocator *allocator, const backend_api *a
 static void release_free(kv_pool *p, page_class *c, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
-        p->api->release(p->b, c->free[--c->n_free], c->bytes);
+        kv_page *page = c->free[--c->n_free];
+        p->api->release(p->b, page->at, c->bytes);
+        mem_free(p->allocator, page, sizeof *page);
         c->held--;
         p->bytes_held -= c->bytes;
     }
@@ -91,8 +93,8 @@ static bool grow_list(kv_pool *p, page_class *c, uint32_t n)
     if (n <= c->capacity) return true;
     uint32_t capacity = c->capacity < PAGES_MOST / 2 ? 2 * c->capacity : PAGES_MOST;
     if (capacity < n) capacity = n;
-    unsigned char **list = mem_resize(p->allocator, c->free, c->capacity * sizeof *c->free,
-                                      capacity * sizeof *c->free);
+    kv_page **list = mem_resize(p->allocator, c->free, c->capacity * sizeof *c->free,
+                                capacity * sizeof *c->free);
     if (list == NULL) return false;
     c->free = list;
     c->capacity = capacity;
@@ -104,8 +106,13 @@ static bool hold(kv_pool *p, page_class *c)
     if (!grow_list(p, c, c->reserved)) return false;
     while (c->held < c->reserved) {
         make_room(p, c->bytes);
-        unsigned char *page = p->api->alloc(p->b, c->bytes);
+        kv_page *page = mem_alloc_zero(p->allocator, sizeof *page);
         if (page == NULL) return false;
+        page->at = p->api->alloc(p->b, c->bytes);
+        if (page->at == NULL) {
+            mem_free(p->allocator, page, sizeof *page);
+            return false;
+        }
         c->free[c->n_free++] = page;
         c->held++;
         p->bytes_held += c->bytes;
@@ -150,22 +157,37 @@ void kv_pool_unreserve(kv_pool *pool, const uint32_t *need)
     }
 }
 
-unsigned char *kv_pool_take(kv_pool *pool, uint32_t class_i)
+kv_page *kv_pool_take(kv_pool *pool, uint32_t class_i)
 {
     page_class *c = &pool->classes[class_i];
     ASSERT(c->n_free > 0 && c->taken < c->reserved);
     c->taken++;
     pool->bytes_taken += c->bytes;
-    return c->free[--c->n_free];
+    kv_page *page = c->free[--c->n_free];
+    ASSERT(page->refs == 0);
+    page->refs = 1;
+    return page;
 }
 
-void kv_pool_give(kv_pool *pool, uint32_t class_i, unsigned char *page)
+void kv_pool_give(kv_pool *pool, uint32_t class_i, kv_page *page)
 {
     page_class *c = &pool->classes[class_i];
+    ASSERT(page->refs > 0);
+    if (--page->refs > 0) return;
     ASSERT(c->taken > 0 && c->n_free < c->capacity);
     c->taken--;
     pool->bytes_taken -= c->bytes;
     c->free[c->n_free++] = page;
+}
+
+void kv_pool_copy(kv_pool *pool, uint32_t class_i, kv_page *to, const kv_page *from)
+{
+    pool->api->copy(pool->b, to->at, from->at, pool->classes[class_i].bytes);
+}
+
+void kv_pool_convert(kv_pool *pool, const backend_conversion *conversion)
+{
+    pool->api->convert(pool->b, conversion);
 }
 
 uint64_t kv_pool_bytes_taken(const kv_pool *pool)

@@ -11,6 +11,12 @@
 
 typedef struct kv_pool kv_pool;
 
+/* A page and how many sequences hold it: what more than one holds is not written any more. */
+typedef struct kv_page {
+    unsigned char *at;
+    uint32_t refs;
+} kv_page;
+
 /* api, b and config are borrowed. */
 weft_status kv_pool_create(const weft_allocator *allocator, const backend_api *api, backend *b,
                            const kv_config *config, uint64_t budget, kv_pool **pool,
@@ -24,9 +30,17 @@ void kv_pool_destroy(kv_pool *pool);
 weft_status kv_pool_reserve(kv_pool *pool, const uint32_t *need, weft_error *err);
 void kv_pool_unreserve(kv_pool *pool, const uint32_t *need);
 
-/* Within what was reserved: never NULL. Content is whatever it was. */
-unsigned char *kv_pool_take(kv_pool *pool, uint32_t class_i);
-void kv_pool_give(kv_pool *pool, uint32_t class_i, unsigned char *page);
+/* Within what was reserved: never NULL. One holder; content is whatever it was. */
+kv_page *kv_pool_take(kv_pool *pool, uint32_t class_i);
+
+/* One holder fewer; the page returns with the last. */
+void kv_pool_give(kv_pool *pool, uint32_t class_i, kv_page *page);
+
+/* to = from, both of that class. */
+void kv_pool_copy(kv_pool *pool, uint32_t class_i, kv_page *to, const kv_page *from);
+
+/* As backend_api.convert. */
+void kv_pool_convert(kv_pool *pool, const backend_conversion *conversion);
 
 uint64_t kv_pool_bytes_taken(const kv_pool *pool);
 uint64_t kv_pool_bytes_reserved(const kv_pool *pool);

@@ -11,7 +11,12 @@
  *   T-3  A slot is empty when a page is put into it (windows: pages go back at commit, never
  *        inside a step).
  *   T-4  commit and rollback cannot fail, and cost the pages touched.
- *   T-5  A sequence is in one transaction at most; meanwhile it is neither trimmed nor destroyed.
+ *   T-5  A sequence is in one transaction at most; meanwhile it is neither trimmed, cloned nor
+ *        destroyed.
+ *   T-6  A page that more than one sequence holds is never written: begin copies a partly filled
+ *        one first.
+ *   T-7  All pages of a sequence are in base below start and in its codecs from there on; no row
+ *        spans start.
  */
 #include "kv/txn.h"
 
@@ -19,29 +24,89 @@
 
 #include "base/assert.h"
 
+/* Index of the slot of page page_i of a layer. */
+static size_t slot_of(const kv_seq *seq, uint32_t layer, uint32_t page_i)
+{
+    return (size_t)seq->first_slots[layer] + page_i % seq->config->n_slots[layer];
+}
+
+static uint32_t class_of(const kv_seq *seq, uint32_t layer)
+{
+    const kv_config *c = seq->config;
+    return seq->converted ? c->class_of[layer] : c->base_class_of[layer];
+}
+
+static const kv_geometry *geometry_of(const kv_seq *seq, uint32_t layer)
+{
+    const kv_config *c = seq->config;
+    return seq->converted ? &c->geometries[layer] : &c->bases[layer];
+}
+
+static void put_page(kv_seq *seq, size_t slot, kv_page *page)
+{
+    seq->held[slot] = page;
+    seq->pages[slot] = page == NULL ? NULL : page->at;
+}
+
 void kv_seq_destroy(const weft_allocator *allocator, kv_seq *seq)
 {
     if (seq == NULL) return;
     const kv_config *c = seq->config;
     ASSERT(!seq->open); /* T-5 */
     /* limit is set last: before, there are no pages and perhaps not even the arrays. */
-    bool held = seq->limit != 0 && seq->pages != NULL && seq->first_slots != NULL;
-    for (uint32_t layer = 0; layer < c->n_layers && held; layer++) {
+    bool made = seq->limit != 0;
+    for (uint32_t layer = 0; layer < c->n_layers && made; layer++) {
         for (uint32_t i = 0; i < c->n_slots[layer]; i++) {
-            unsigned char *page = seq->pages[seq->first_slots[layer] + i];
-            if (page != NULL) kv_pool_give(seq->pool, c->class_of[layer], page);
+            kv_page *page = seq->held[seq->first_slots[layer] + i];
+            if (page != NULL) kv_pool_give(seq->pool, class_of(seq, layer), page);
         }
     }
-    if (seq->limit != 0) kv_pool_unreserve(seq->pool, seq->need);
+    if (made) kv_pool_unreserve(seq->pool, seq->need);
+    if (made && !seq->converted) kv_pool_unreserve(seq->pool, seq->base_need);
+    mem_free(allocator, seq->held, c->slots_total * sizeof *seq->held);
     mem_free(allocator, seq->pages, c->slots_total * sizeof *seq->pages);
     mem_free(allocator, seq->first_slots, c->n_layers * sizeof *seq->first_slots);
     mem_free(allocator, seq->firsts, c->n_layers * sizeof *seq->firsts);
     mem_free(allocator, seq->need, c->n_classes * sizeof *seq->need);
+    mem_free(allocator, seq->base_need, c->n_classes * sizeof *seq->base_need);
     mem_free(allocator, seq, sizeof *seq);
 }
 
-weft_status kv_seq_create(const weft_allocator *allocator, kv_pool *pool, const kv_config *config,
-                          uint32_t n_positions, kv_seq **out, weft_error *err)
+static bool take_tables(const weft_allocator *allocator, kv_seq *seq)
+{
+    const kv_config *c = seq->config;
+    // NOLINTNEXTLINE(bugprone-sizeof-expression): an array of pointers
+    seq->held = mem_alloc_zero(allocator, c->slots_total * sizeof *seq->held);
+    seq->pages = mem_alloc_zero(allocator, c->slots_total * sizeof *seq->pages);
+    seq->first_slots = mem_alloc_zero(allocator, c->n_layers * sizeof *seq->first_slots);
+    seq->firsts = mem_alloc_zero(allocator, c->n_layers * sizeof *seq->firsts);
+    seq->need = mem_alloc_zero(allocator, c->n_classes * sizeof *seq->need);
+    seq->base_need = mem_alloc_zero(allocator, c->n_classes * sizeof *seq->base_need);
+    if (!seq->held || !seq->pages || !seq->first_slots || !seq->firsts || !seq->need ||
+        !seq->base_need) {
+        return false;
+    }
+    uint32_t first = 0;
+    for (uint32_t i = 0; i < c->n_layers; i++) {
+        seq->first_slots[i] = first;
+        first += c->n_slots[i];
+    }
+    return true;
+}
+
+/* Both promises, or neither. */
+static weft_status reserve(kv_seq *seq, uint32_t n_positions, weft_error *err)
+{
+    kv_config_need(seq->config, n_positions, seq->need, seq->base_need);
+    weft_status status = kv_pool_reserve(seq->pool, seq->need, err);
+    if (status != WEFT_OK || seq->converted) return status;
+    status = kv_pool_reserve(seq->pool, seq->base_need, err);
+    if (status != WEFT_OK) kv_pool_unreserve(seq->pool, seq->need);
+    return status;
+}
+
+static weft_status create(const weft_allocator *allocator, kv_pool *pool, const kv_config *config,
+                          bool converted, uint32_t n_positions, kv_seq **out, weft_error *err)
 {
     *out = NULL;
     if (n_positions == 0 || n_positions > config->bounds.context) {
@@ -52,34 +117,59 @@ weft_status kv_seq_create(const weft_allocator *allocator, kv_pool *pool, const 
     if (seq == NULL) return err_set(err, WEFT_NOMEM, "out of memory for a sequence");
     seq->pool = pool;
     seq->config = config;
-    seq->pages = mem_alloc_zero(allocator, config->slots_total * sizeof *seq->pages);
-    seq->first_slots = mem_alloc_zero(allocator, config->n_layers * sizeof *seq->first_slots);
-    seq->firsts = mem_alloc_zero(allocator, config->n_layers * sizeof *seq->firsts);
-    seq->need = mem_alloc_zero(allocator, config->n_classes * sizeof *seq->need);
-    weft_status status = WEFT_OK;
-    if (!seq->pages || !seq->first_slots || !seq->firsts || !seq->need) {
+    seq->converted = converted;
+    weft_status status;
+    if (take_tables(allocator, seq)) {
+        status = reserve(seq, n_positions, err);
+    } else {
         status = err_set(err, WEFT_NOMEM, "out of memory for a sequence");
-        goto fail;
     }
-    uint32_t first = 0;
-    for (uint32_t i = 0; i < config->n_layers; i++) {
-        seq->first_slots[i] = first;
-        first += config->n_slots[i];
+    if (status != WEFT_OK) {
+        kv_seq_destroy(allocator, seq);
+        return status;
     }
-    kv_config_need(config, n_positions, seq->need);
-    status = kv_pool_reserve(pool, seq->need, err);
-    if (status != WEFT_OK) goto fail;
     seq->limit = n_positions;
     *out = seq;
     return WEFT_OK;
-fail:
-    kv_seq_destroy(allocator, seq);
-    return status;
 }
 
-static unsigned char **slot_of(const kv_seq *seq, uint32_t layer, uint32_t page_i)
+weft_status kv_seq_create(const weft_allocator *allocator, kv_pool *pool, const kv_config *config,
+                          uint32_t n_positions, kv_seq **out, weft_error *err)
 {
-    return &seq->pages[seq->first_slots[layer] + page_i % seq->config->n_slots[layer]];
+    return create(allocator, pool, config, config->start == 0, n_positions, out, err);
+}
+
+weft_status kv_seq_clone(const weft_allocator *allocator, const kv_seq *source,
+                         uint32_t n_positions, kv_seq **out, weft_error *err)
+{
+    const kv_config *c = source->config;
+    *out = NULL;
+    if (source->open) return err_set(err, WEFT_ARGUMENT, "cannot clone a sequence inside a step");
+    if (n_positions < source->len) {
+        return err_set(err, WEFT_ARGUMENT, "a clone of %u positions, the sequence has %u",
+                       n_positions, source->len);
+    }
+    kv_seq *seq;
+    weft_status status =
+        create(allocator, source->pool, c, source->converted, n_positions, &seq, err);
+    if (status != WEFT_OK) return status;
+    seq->len = source->len;
+    memcpy(seq->firsts, source->firsts, c->n_layers * sizeof *seq->firsts);
+    for (size_t i = 0; i < c->slots_total; i++) {
+        if (source->held[i] == NULL) continue;
+        source->held[i]->refs++;
+        put_page(seq, i, source->held[i]);
+    }
+    *out = seq;
+    return WEFT_OK;
+}
+
+uint32_t kv_seq_most_append(const kv_seq *seq)
+{
+    uint32_t most = seq->config->bounds.most_append;
+    if (seq->converted) return most;
+    uint32_t left = seq->config->start - seq->len;
+    return left < most ? left : most;
 }
 
 static uint32_t pages_for(const kv_config *c, uint32_t n_positions)
@@ -88,14 +178,27 @@ static uint32_t pages_for(const kv_config *c, uint32_t n_positions)
 }
 
 /* Gives back pages [first, end) of a layer. */
-static void give_pages(const kv_seq *seq, uint32_t layer, uint32_t first, uint32_t end)
+static void give_pages(kv_seq *seq, uint32_t layer, uint32_t first, uint32_t end)
 {
     for (uint32_t j = first; j < end; j++) {
-        unsigned char **slot = slot_of(seq, layer, j);
-        ASSERT(*slot != NULL); /* T-1 */
-        kv_pool_give(seq->pool, seq->config->class_of[layer], *slot);
-        *slot = NULL;
+        size_t slot = slot_of(seq, layer, j);
+        ASSERT(seq->held[slot] != NULL); /* T-1 */
+        kv_pool_give(seq->pool, class_of(seq, layer), seq->held[slot]);
+        put_page(seq, slot, NULL);
     }
+}
+
+/* The page that is partly filled, if another sequence holds it too: a copy of its own. T-6 */
+static void own_last(kv_seq *seq, uint32_t layer)
+{
+    size_t slot = slot_of(seq, layer, seq->len / seq->config->bounds.page_tokens);
+    kv_page *shared = seq->held[slot];
+    if (shared->refs == 1) return;
+    uint32_t class_i = class_of(seq, layer);
+    kv_page *own = kv_pool_take(seq->pool, class_i);
+    kv_pool_copy(seq->pool, class_i, own, shared);
+    kv_pool_give(seq->pool, class_i, shared);
+    put_page(seq, slot, own);
 }
 
 static void begin_row(const kv_txn_row *row)
@@ -105,12 +208,35 @@ static void begin_row(const kv_txn_row *row)
     uint32_t first = pages_for(seq->config, seq->len);
     uint32_t end = pages_for(seq->config, seq->len + row->n);
     for (uint32_t layer = 0; layer < seq->config->n_layers; layer++) {
+        if (seq->len % seq->config->bounds.page_tokens != 0) own_last(seq, layer);
         for (uint32_t j = first; j < end; j++) {
-            unsigned char **slot = slot_of(seq, layer, j);
-            ASSERT(*slot == NULL); /* T-3 */
-            *slot = kv_pool_take(seq->pool, seq->config->class_of[layer]);
+            size_t slot = slot_of(seq, layer, j);
+            ASSERT(seq->held[slot] == NULL); /* T-3 */
+            put_page(seq, slot, kv_pool_take(seq->pool, class_of(seq, layer)));
         }
     }
+}
+
+/* Every page into the codecs of the sequence, one after the other; then the promise of base ends. */
+static void convert(kv_seq *seq)
+{
+    const kv_config *c = seq->config;
+    uint32_t p = c->bounds.page_tokens;
+    for (uint32_t layer = 0; layer < c->n_layers; layer++) {
+        for (uint32_t j = seq->firsts[layer] / p; j < pages_for(c, seq->len); j++) {
+            size_t slot = slot_of(seq, layer, j);
+            kv_page *base = seq->held[slot];
+            kv_page *page = kv_pool_take(seq->pool, c->class_of[layer]);
+            uint32_t left = seq->len - j * p;
+            backend_conversion of = {&c->bases[layer], &c->geometries[layer], base->at,
+                                     page->at,         left < p ? left : p,   c->row};
+            kv_pool_convert(seq->pool, &of);
+            kv_pool_give(seq->pool, c->base_class_of[layer], base);
+            put_page(seq, slot, page);
+        }
+    }
+    seq->converted = true;
+    kv_pool_unreserve(seq->pool, seq->base_need);
 }
 
 void kv_txn_init(kv_txn *txn)
@@ -134,6 +260,10 @@ static weft_status check_rows(const kv_txn_row *rows, uint32_t n_rows, weft_erro
         if (rows[i].n == 0 || rows[i].n > seq->config->bounds.most_append) {
             return err_set(err, WEFT_LIMIT, "row %u appends %u positions, a step takes 1 to %u", i,
                            rows[i].n, seq->config->bounds.most_append);
+        }
+        if (rows[i].n > kv_seq_most_append(seq)) {
+            return err_set(err, WEFT_LIMIT, "row %u spans position %u, where it is converted", i,
+                           seq->config->start);
         }
         if (rows[i].n > seq->limit - seq->len) {
             return err_set(err, WEFT_LIMIT, "row %u would have %u positions, reserved for %u", i,
@@ -172,6 +302,7 @@ static void end_row(const kv_txn_row *row, uint32_t keep)
         seq->firsts[layer] = first;
     }
     seq->len = len;
+    if (!seq->converted && len == c->start) convert(seq);
     seq->open = false;
 }
 
@@ -196,6 +327,10 @@ weft_status kv_seq_trim(kv_seq *seq, uint32_t len, weft_error *err)
     if (len > seq->len) {
         return err_set(err, WEFT_ARGUMENT, "cannot trim to %u: the sequence has %u positions", len,
                        seq->len);
+    }
+    if (seq->converted && len < c->start) {
+        return err_set(err, WEFT_LIMIT, "cannot trim to %u: the sequence was converted at %u", len,
+                       c->start);
     }
     /* Nothing is refused to go on from where it is, or from nothing. */
     bool always = len == 0 || len == seq->len;
@@ -223,7 +358,7 @@ void kv_seq_views(const kv_seq *seq, kv_view *views, uint32_t stride)
     const kv_config *c = seq->config;
     for (uint32_t layer = 0; layer < c->n_layers; layer++) {
         views[(size_t)layer * stride] = (kv_view){
-            .geometry = &c->geometries[layer],
+            .geometry = geometry_of(seq, layer),
             .pages = seq->pages + seq->first_slots[layer],
             .n_slots = c->n_slots[layer],
             .len = seq->len,

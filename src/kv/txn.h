@@ -6,26 +6,37 @@
 
 /* One sequence's pages in every layer. */
 typedef struct kv_seq {
-    kv_pool *pool;           /* borrowed */
-    const kv_config *config; /* borrowed */
-    uint32_t len;            /* committed positions */
-    uint32_t limit;          /* positions it was reserved for */
-    unsigned char **pages;   /* [slots_total]: layer by layer its slots; NULL: no page held */
-    uint32_t *first_slots;   /* [n_layers], where a layer's slots begin */
-    uint32_t *firsts;        /* [n_layers], lowest position retained */
-    uint32_t *need;          /* [n_classes], what was reserved */
-    bool open;               /* a transaction has begun on it */
+    kv_pool *pool;              /* borrowed */
+    const kv_config *config;    /* borrowed */
+    uint32_t len;               /* committed positions */
+    uint32_t limit;             /* positions it was reserved for */
+    kv_page **held;             /* [slots_total]: layer by layer its slots; NULL: no page held */
+    unsigned char **pages;      /* [slots_total]: where those are, as kernels want it */
+    uint32_t *first_slots;      /* [n_layers], where a layer's slots begin */
+    uint32_t *firsts;           /* [n_layers], lowest position retained */
+    uint32_t *need, *base_need; /* [n_classes], what was reserved in its codecs and in base */
+    bool converted;             /* its pages are in its codecs; from the first if start is 0 */
+    bool open;                  /* a transaction has begun on it */
 } kv_seq;
 
 /* Reserves pages for n_positions: LIMIT or NOMEM when that cannot be, with nothing changed. */
 weft_status kv_seq_create(const weft_allocator *allocator, kv_pool *pool, const kv_config *config,
                           uint32_t n_positions, kv_seq **out, weft_error *err);
 
+/* A sequence that stands where source does and may grow to n_positions. They share pages, and
+ * whoever writes first has a copy. ARGUMENT inside a transaction and when n_positions is less than
+ * source has; else as kv_seq_create. */
+weft_status kv_seq_clone(const weft_allocator *allocator, const kv_seq *source,
+                         uint32_t n_positions, kv_seq **out, weft_error *err);
+
+/* Positions that a step may append: no row spans the position at which a sequence is converted. */
+uint32_t kv_seq_most_append(const kv_seq *seq);
+
 /* Accepts NULL. Gives back every page and the reservation. Traps inside a transaction. */
 void kv_seq_destroy(const weft_allocator *allocator, kv_seq *seq);
 
-/* Forgets positions from len on. LIMIT when a window no longer holds what position len sees;
- * ARGUMENT when there are not so many positions, and inside a transaction. */
+/* Forgets positions from len on. LIMIT when a window no longer holds what position len sees, and
+ * below the position at which the sequence was converted: what it saw there is gone; ARGUMENT when there are not so many positions, and inside a transaction. */
 weft_status kv_seq_trim(kv_seq *seq, uint32_t len, weft_error *err);
 
 /* views: [n_layers * stride], this sequence's view of layer i goes to views[i * stride]. Valid
@@ -53,7 +64,8 @@ void kv_txn_init(kv_txn *txn);
  * row exceeds what its sequence was reserved for or what a step may append. */
 weft_status kv_txn_begin(kv_txn *txn, const kv_txn_row *rows, uint32_t n_rows, weft_error *err);
 
-/* keep: [n_rows], positions that become permanent, at most n each. Cannot fail. */
+/* keep: [n_rows], positions that become permanent, at most n each; a sequence that thereby reaches
+ * start is converted. Cannot fail. */
 void kv_txn_commit(kv_txn *txn, const uint32_t *keep);
 
 /* As if begin had not been called. */

@@ -251,7 +251,7 @@ static inline void machine_open(machine *w, const model *m, setup s)
     assert_ok(s.api->plan(w->b, &m->g, &limits, &w->plan, &err), &err);
     assert_true(s.api->plan_bytes(w->plan) > 0);
     arena_init(&w->arena, &w->memory.allocator, 0);
-    kv_spec spec = {s.k, s.v, s.base == 0 ? KV_BASE_F32 : s.base};
+    kv_spec spec = {s.k, s.v, s.base == 0 ? KV_BASE_F32 : s.base, 0};
     kv_bounds bounds = {
         .context = SEQ_MOST, .most_append = CHUNK_MOST, .page_tokens = s.page_tokens};
     assert_ok(kv_config_init(&w->config, &w->arena, m->layers, m->n_layers, &spec, &bounds, &err),

@@ -89,10 +89,14 @@ static void test_spec_refusals(void **state)
         {"turbo-k16v3", WEFT_ARGUMENT, "unknown kv codec 'turbo-k16v3'"},
         {"k=turbo-k8v3", WEFT_ARGUMENT, "kv codec 'turbo-k8v3' names both sides"},
         {"turbo-k8v3,v=f16", WEFT_ARGUMENT, "kv spec names a side twice"},
-        {"k=f16,start=100", WEFT_UNSUPPORTED, "kv spec: 'start=100' is not supported"},
+        {"k=f16,start=1x", WEFT_ARGUMENT, "kv spec: 'start=1x', expected start= and a number"},
+        {"start=", WEFT_ARGUMENT, "kv spec: 'start=', expected start= and a number"},
+        {"start=4294967296,f16", WEFT_ARGUMENT, "expected start= and a number"},
+        {"start=5,start=6", WEFT_ARGUMENT, "kv spec names start twice"},
+        {"k=f16,end=100", WEFT_UNSUPPORTED, "kv spec: 'end=100' is not supported"},
     };
     for (size_t i = 0; i < COUNT_OF(CASES); i++) {
-        kv_spec spec = {kv_codec_by_id(1), NULL, 0};
+        kv_spec spec = {kv_codec_by_id(1), NULL, 0, 0};
         weft_error err = {0};
         assert_status(CASES[i].status, kv_spec_parse(CASES[i].text, "f32", &spec, &err), &err);
         assert_message(&err, CASES[i].message);
@@ -248,12 +252,14 @@ static void test_need(void **state)
     assert_ok(kv_config_init(&c, &a, LAYERS, COUNT_OF(LAYERS), &spec, &bounds, &err), &err);
     for (uint32_t n = 0; n <= 500; n++) {
         uint32_t need[COUNT_OF(LAYERS)];
+        uint32_t base[COUNT_OF(LAYERS)];
         uint64_t bytes = 0;
         uint32_t pages = 0;
-        kv_config_need(&c, n, need);
+        kv_config_need(&c, n, need, base);
         for (uint32_t i = 0; i < c.n_classes; i++) {
             bytes += need[i] * c.class_bytes[i];
             pages += need[i];
+            assert_int_equal(base[i], 0);
         }
         uint32_t all = (n + 31) / 32;
         assert_int_equal(pages, 3 * all + (all < 3 ? all : 3));

@@ -109,7 +109,7 @@ static void test_room_is_made_of_spare_pages_only(void **state)
     kv_pool_unreserve(w.pool, (const uint32_t[]){0, 0, 2});
     const uint32_t all[N_CLASSES] = {0, 10, 1};
     assert_ok(kv_pool_reserve(w.pool, all, NULL), NULL);
-    unsigned char *pages[10];
+    kv_page *pages[10];
     for (int i = 0; i < 10; i++) {
         pages[i] = kv_pool_take(w.pool, 1);
         assert_non_null(pages[i]);
@@ -125,7 +125,7 @@ static void test_never_a_failure_after_reserve(void **state)
 {
     (void)state;
     enum { HOLDERS = 9, MOST = 12 };
-    static unsigned char *taken[HOLDERS][N_CLASSES][MOST];
+    static kv_page *taken[HOLDERS][N_CLASSES][MOST];
     uint32_t need[HOLDERS][N_CLASSES] = {{0}};
     uint32_t n_taken[HOLDERS][N_CLASSES] = {{0}};
     bool holds[HOLDERS] = {false};
@@ -161,10 +161,10 @@ static void test_never_a_failure_after_reserve(void **state)
             holds[h] = false;
         } else if (n_taken[h][c] < need[h][c]) {
             w.memory.armed = true;
-            unsigned char *page = kv_pool_take(w.pool, c);
+            kv_page *page = kv_pool_take(w.pool, c);
             w.memory.armed = false;
             assert_non_null(page);
-            memset(page, (int)step, BYTES[c]);
+            memset(page->at, (int)step, BYTES[c]);
             taken[h][c][n_taken[h][c]++] = page;
             bytes_taken += BYTES[c];
         } else if (n_taken[h][c] > 0) {
@@ -240,7 +240,7 @@ static void take_unreserved(void *user)
 
 static void give_twice(void *user)
 {
-    unsigned char *page = kv_pool_take(user, 1);
+    kv_page *page = kv_pool_take(user, 1);
     kv_pool_give(user, 1, page);
     kv_pool_give(user, 1, page);
 }

@@ -158,6 +158,11 @@ static weft_status fault_wait(backend *b, weft_error *err)
     return fails(FAULT_WAIT) ? injected("wait", err) : status;
 }
 
+static void fault_convert(backend *b, const backend_conversion *c)
+{
+    b->inner->convert(b->b, c);
+}
+
 static weft_status fault_measure_read(backend *b, const void *block, size_t n_bytes,
                                       double *bytes_per_second, weft_error *err)
 {
@@ -175,6 +180,7 @@ const backend_api BACKEND_FAULT = {
     .alloc = fault_alloc,
     .release = fault_release,
     .copy = fault_copy,
+    .convert = fault_convert,
     .plan = fault_plan,
     .plan_free = fault_plan_free,
     .plan_bytes = fault_plan_bytes,

@@ -1,6 +1,8 @@
 /* kv_oracle.c - the plain model of sequence state. */
 #include "support/kv_oracle.h"
 
+#include "backend/host.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,8 +24,11 @@ static void counted_release(backend *b, void *block, size_t n_bytes)
     mem_free(&b->memory->allocator, block, n_bytes);
 }
 
-const backend_api ORACLE_BACKEND = {
-    .name = "oracle", .alloc = counted_alloc, .release = counted_release};
+const backend_api ORACLE_BACKEND = {.name = "oracle",
+                                    .alloc = counted_alloc,
+                                    .release = counted_release,
+                                    .copy = host_copy,
+                                    .convert = host_convert};
 
 static void *zeros(size_t count, size_t size)
 {
@@ -39,6 +44,15 @@ oracle_seq *oracle_create(const kv_layer *layers, uint32_t n_layers, uint32_t co
     o->tags = zeros(context, sizeof *o->tags);
     o->live = zeros((size_t)n_layers * context, sizeof *o->live);
     return o;
+}
+
+oracle_seq *oracle_clone(const oracle_seq *o)
+{
+    oracle_seq *copy = oracle_create(o->layers, o->n_layers, o->context);
+    copy->len = o->len;
+    memcpy(copy->tags, o->tags, o->context * sizeof *o->tags);
+    memcpy(copy->live, o->live, (size_t)o->n_layers * o->context * sizeof *o->live);
+    return copy;
 }
 
 void oracle_destroy(oracle_seq *o)

@@ -13,7 +13,7 @@
 
 /* ---- pages that are counted ---- */
 
-/* alloc and release only; the other functions are missing. */
+/* What concerns pages; the other functions are missing. */
 extern const backend_api ORACLE_BACKEND;
 
 struct backend {
@@ -33,6 +33,7 @@ typedef struct oracle_seq {
 } oracle_seq;
 
 oracle_seq *oracle_create(const kv_layer *layers, uint32_t n_layers, uint32_t context);
+oracle_seq *oracle_clone(const oracle_seq *o);
 void oracle_destroy(oracle_seq *o);
 
 /* Positions len .. len + n - 1 get these tags; the first keep of them stay. */

@@ -1,6 +1,8 @@
 /* cpu.c - the CPU backend's row of functions. */
 #include "backend/cpu/cpu.h"
 
+#include "backend/host.h"
+
 #include <string.h>
 
 #include "base/assert.h"
@@ -59,12 +61,6 @@ static void *cpu_alloc(backend *b, size_t n_bytes)
 static void cpu_release(backend *b, void *block, size_t n_bytes)
 {
     mem_free(b->env.allocator, block, n_bytes);
-}
-
-static void cpu_copy(backend *b, void *to, const void *from, size_t n_bytes)
-{
-    (void)b;
-    memcpy(to, from, n_bytes);
 }
 
 static size_t cpu_plan_bytes(const backend_plan *plan)
@@ -146,7 +142,8 @@ const backend_api BACKEND_CPU = {
     .supports = cpu_supports,
     .alloc = cpu_alloc,
     .release = cpu_release,
-    .copy = cpu_copy,
+    .copy = host_copy,
+    .convert = host_convert,
     .plan = cpu_plan,
     .plan_free = cpu_plan_free,
     .plan_bytes = cpu_plan_bytes,

@@ -550,7 +550,7 @@ INLINE void codes_few_rows(const codes_kind kind, const kernel_linear *a, const 
 INLINE void codes_few(const codes_kind kind, const kernel_linear *a, uint32_t token,
                       const uint32_t n_tokens)
 {
-    bool common = kind <= CODES_AFFINE8 && a->w->group == 64;
+    bool common = (kind == CODES_AFFINE4 || kind == CODES_AFFINE8) && a->w->group == 64;
     if (common && a->w->param_type == ENCODING_ID_BF16) {
         codes_few_rows(kind, a, QUAD_BF16_64, token, n_tokens);
     } else if (common && a->w->param_type == ENCODING_ID_F16) {

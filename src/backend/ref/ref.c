@@ -6,6 +6,8 @@
  * derived bounds. */
 #include "backend/ref/ref.h"
 
+#include "backend/host.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -85,12 +87,6 @@ static void *ref_alloc(backend *b, size_t n_bytes)
 static void ref_release(backend *b, void *block, size_t n_bytes)
 {
     mem_free(b->env.allocator, block, n_bytes);
-}
-
-static void ref_copy(backend *b, void *to, const void *from, size_t n_bytes)
-{
-    (void)b;
-    memcpy(to, from, n_bytes);
 }
 
 static void ref_plan_free(backend *b, backend_plan *plan)
@@ -466,7 +462,8 @@ const backend_api BACKEND_REF = {
     .supports = ref_supports,
     .alloc = ref_alloc,
     .release = ref_release,
-    .copy = ref_copy,
+    .copy = host_copy,
+    .convert = host_convert,
     .plan = ref_plan,
     .plan_free = ref_plan_free,
     .plan_bytes = ref_plan_bytes,
