@@ -165,7 +165,7 @@ static weft_status read_merges(tokenizer *t, const gguf_value *merges, weft_erro
         size_t at = (size_t)(space - text.ptr);
         str left = {text.ptr, at};
         str right = {space + 1, text.len - at - 1};
-        weft_status status = bpe_merge(&t->bpe, left, right, rank, err);
+        weft_status status = bpe_merge(&t->model.bpe, left, right, rank, err);
         if (status != WEFT_OK) return status;
     }
     return WEFT_OK;
@@ -233,29 +233,29 @@ static weft_status read_around(tokenizer *t, const weights *w, const pre_type *p
 
 bool load_gguf_present(const weights *w)
 {
-    str model;
+    str kind;
     const gguf_value *value = weights_metadata(w, "tokenizer.ggml.model");
     if (value == NULL) return false;
-    if (!gguf_text(value, &model)) return true;
-    return !str_equal_text(model, "none") && !str_equal_text(model, "no_vocab");
+    if (!gguf_text(value, &kind)) return true;
+    return !str_equal_text(kind, "none") && !str_equal_text(kind, "no_vocab");
 }
 
 weft_status load_gguf(tokenizer *t, const weights *w, weft_error *err)
 {
-    str model;
-    if (!gguf_text(weights_metadata(w, "tokenizer.ggml.model"), &model))
+    str kind;
+    if (!gguf_text(weights_metadata(w, "tokenizer.ggml.model"), &kind))
         return err_set(err, WEFT_FORMAT, "tokenizer: tokenizer.ggml.model is no text");
-    if (!str_equal_text(model, "gpt2")) {
+    if (!str_equal_text(kind, "gpt2")) {
         return err_set(err, WEFT_UNSUPPORTED, "tokenizer: model '%.*s' is not supported",
-                       (int)(model.len < 80 ? model.len : 80), model.ptr);
+                       (int)(kind.len < 80 ? kind.len : 80), kind.ptr);
     }
     const pre_type *pre = NULL;
     arrays a = {0};
     weft_status status = find_pre_type(w, &pre, err);
     if (status == WEFT_OK) status = find_arrays(w, &a, err);
     if (status == WEFT_OK) {
-        status =
-            pipeline_reserve(t, (size_t)a.tokens->n_elements, (size_t)a.merges->n_elements, err);
+        status = pipeline_reserve(t, MODEL_BPE, (size_t)a.tokens->n_elements,
+                                  (size_t)a.merges->n_elements, err);
     }
     if (status == WEFT_OK) status = read_tokens(t, &a, err);
     if (status == WEFT_OK) status = read_merges(t, a.merges, err);
@@ -266,6 +266,7 @@ weft_status load_gguf(tokenizer *t, const weights *w, weft_error *err)
     if (status == WEFT_OK) status = pretoken_bytelevel(&t->pretoken, false, false, err);
     if (status == WEFT_OK) status = read_around(t, w, pre, err);
     if (status != WEFT_OK) return status;
-    t->bpe.whole_words = pre->whole_words;
-    return pipeline_finish(t, true, err);
+    t->model.bpe.whole_words = pre->whole_words;
+    status = decoder_add(&t->decoder, (decoder_step){.kind = DECODE_BYTELEVEL}, err);
+    return status == WEFT_OK ? pipeline_finish(t, err) : status;
 }

@@ -19,28 +19,75 @@ weft_status pipeline_create(const weft_allocator *allocator, tokenizer **out, we
     t->eos = -1;
     weft_status status = added_init(&t->added, allocator, err);
     if (status == WEFT_OK) status = added_init(&t->added_normalized, allocator, err);
+    if (status == WEFT_OK) status = normalizer_init(&t->normalizer, allocator, err);
     if (status == WEFT_OK) status = pretoken_init(&t->pretoken, allocator, err);
+    if (status == WEFT_OK) status = decoder_init(&t->decoder, allocator, err);
     return status;
 }
 
-weft_status pipeline_reserve(tokenizer *t, size_t n_tokens, size_t n_merges, weft_error *err)
+weft_status pipeline_reserve(tokenizer *t, model_kind kind, size_t n_tokens, size_t n_merges,
+                             weft_error *err)
 {
+    model *m = &t->model;
+    m->kind = kind;
+    m->vocab = &t->vocab;
+    m->unknown = -1;
     weft_status status = vocab_init(&t->vocab, t->allocator, n_tokens, err);
-    if (status == WEFT_OK) status = bpe_init(&t->bpe, t->allocator, &t->vocab, n_merges, err);
-    return status;
+    if (status != WEFT_OK) return status;
+    if (kind == MODEL_BPE) return bpe_init(&m->bpe, t->allocator, &t->vocab, n_merges, err);
+    if (kind == MODEL_WORDPIECE) return wordpiece_init(&m->wordpiece, t->allocator, err);
+    if (kind == MODEL_WORDLEVEL) return WEFT_OK;
+    return unigram_init(&m->unigram, t->allocator, &t->vocab, n_tokens, err);
 }
 
-weft_status pipeline_finish(tokenizer *t, bool bytelevel, weft_error *err)
+/* An added token of a byte-level vocabulary is not spelled in its alphabet. */
+weft_status pipeline_token(const tokenizer *t, decoder_scratch *scratch, int32_t id, bool first,
+                           str *bytes, weft_error *err)
 {
-    bpe_finish(&t->bpe, t->pretoken.bytes);
-    return vocab_finish(&t->vocab, bytelevel, err);
+    const vocab_entry *entry = &t->vocab.entries[id];
+    bool plain = (entry->flags & VOCAB_ADDED) != 0 && t->decoder.n_steps == 1 &&
+                 t->decoder.steps[0].kind == DECODE_BYTELEVEL;
+    *bytes = (str){entry->text, entry->text_len};
+    return plain ? WEFT_OK : decoder_token(&t->decoder, scratch, *bytes, first, bytes, err);
+}
+
+static weft_status fill_bytes(tokenizer *t, int32_t id, decoder_scratch *scratch, strbuf *word,
+                              weft_error *err)
+{
+    str bytes;
+    weft_status status = pipeline_token(t, scratch, id, false, &bytes, err);
+    if (status == WEFT_OK && t->decoder.suffix.len != 0) {
+        strbuf_clear(word);
+        status = decoder_end_word(&t->decoder, bytes, false, word);
+        if (status != WEFT_OK) return err_set(err, status, "out of memory for the vocabulary");
+        bytes = (str){strbuf_text(word), word->len};
+    }
+    return status == WEFT_OK ? vocab_set_bytes(&t->vocab, id, bytes, err) : status;
+}
+
+weft_status pipeline_finish(tokenizer *t, weft_error *err)
+{
+    weft_status status = model_finish(&t->model, t->pretoken.bytes, err);
+    decoder_scratch scratch;
+    strbuf word;
+    decoder_scratch_init(&scratch, t->allocator);
+    strbuf_init(&word, t->allocator, 0);
+    for (uint32_t id = 0; id < t->vocab.n && status == WEFT_OK; id++) {
+        if (t->vocab.entries[id].flags != 0)
+            status = fill_bytes(t, (int32_t)id, &scratch, &word, err);
+    }
+    strbuf_deinit(&word);
+    decoder_scratch_deinit(&scratch);
+    return status;
 }
 
 void tokenizer_destroy(tokenizer *t)
 {
     if (t == NULL) return;
-    bpe_deinit(&t->bpe);
+    model_deinit(&t->model);
+    decoder_deinit(&t->decoder);
     pretoken_deinit(&t->pretoken);
+    normalizer_deinit(&t->normalizer);
     added_deinit(&t->added_normalized);
     added_deinit(&t->added);
     vocab_deinit(&t->vocab);
@@ -136,28 +183,35 @@ weft_status tokenizer_open(const weights *w, tokenizer **out, weft_error *err)
 typedef struct encoder {
     const tokenizer *tokenizer;
     token_list *out;
+    str text; /* as a whole */
     added_closed closed;
+    const char *first; /* a piece of normalized text that starts here starts the whole */
     normalizer_scratch normalizer;
     pretoken_scratch pretoken;
-    bpe_scratch bpe;
+    model_scratch model;
 } encoder;
 
 static weft_status encode_word(void *user, str word, weft_error *err)
 {
     encoder *e = user;
-    return bpe_encode(&e->tokenizer->bpe, &e->bpe, word, e->out, err);
+    return model_encode(&e->tokenizer->model, &e->model, word, e->out, err);
 }
 
 static weft_status encode_normalized(void *user, str text, int32_t id, weft_error *err)
 {
     encoder *e = user;
     if (id >= 0) return token_list_add(e->out, id, err);
-    return pretoken_run(&e->tokenizer->pretoken, &e->pretoken, text, encode_word, e, err);
+    return pretoken_run(&e->tokenizer->pretoken, &e->pretoken, text, text.ptr == e->first,
+                        encode_word, e, err);
 }
 
 static weft_status normalize(encoder *e, str text, str *result, weft_error *err)
 {
-    return normalizer_run(&e->tokenizer->normalizer, &e->normalizer, text, result, err);
+    bool first = text.ptr == e->text.ptr;
+    weft_status status =
+        normalizer_run(&e->tokenizer->normalizer, &e->normalizer, text, first, result, err);
+    e->first = first ? result->ptr : NULL;
+    return status;
 }
 
 static weft_status encode_piece(void *user, str text, int32_t id, weft_error *err)
@@ -189,9 +243,9 @@ static weft_status encode_plain(encoder *e, str text, weft_error *err)
 static weft_status encode(const tokenizer *t, str text, uint32_t flags, added_closed closed,
                           token_list *out, weft_error *err)
 {
-    encoder e = {.tokenizer = t, .out = out, .closed = closed};
+    encoder e = {.tokenizer = t, .out = out, .text = text, .closed = closed};
     normalizer_scratch_init(&e.normalizer, out->allocator, (size_t)TOKENIZER_TEXT_BYTES * 4);
-    weft_status status = bpe_scratch_init(&e.bpe, out->allocator, text.len, err);
+    weft_status status = model_scratch_init(&e.model, out->allocator, text.len, err);
     if (status == WEFT_OK) {
         status = pretoken_scratch_init(&e.pretoken, out->allocator, text.len, err);
         if (status == WEFT_OK && (flags & TOKENIZER_PLAIN) != 0) {
@@ -201,7 +255,7 @@ static weft_status encode(const tokenizer *t, str text, uint32_t flags, added_cl
         }
         pretoken_scratch_deinit(&e.pretoken);
     }
-    bpe_scratch_deinit(&e.bpe);
+    model_scratch_deinit(&e.model);
     normalizer_scratch_deinit(&e.normalizer);
     return status;
 }

@@ -1,0 +1,313 @@
+/* test_kinds.c - tokenizers of every make against Hugging Face's: ids and texts of two thousand
+ * texts each, by the sums that tools/oracle/kinds.py has written. */
+#include "support/test.h"
+#include "tokenizer/tokenizer.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "support/fault.h"
+#include "tokenizer/detok.h"
+
+#define FIXTURES WEFT_SOURCE_DIR "/tests/tokenizer/fixtures/kinds/"
+
+enum { DIGITS = 8, SUM_START = (int)0x811c9dc5u };
+
+static const char *const NAMES[] = {
+    "llama2",   "llama2-first", "mistral",     "gemma",         "openai-gpt", "clip",
+    "prefixed", "some-bytes",   "bytes-first", "roberta",       "bert",       "bert-cased",
+    "t5",       "xlm-r",        "albert",      "unigram-bytes", "words",      "ctc"};
+
+typedef struct fixture {
+    json_doc doc;
+    char *text;
+    size_t n;
+} fixture;
+
+static void fixture_read(fixture *f, const char *name)
+{
+    char path[1024];
+    weft_error err = {0};
+    snprintf(path, sizeof path, FIXTURES "%s.json", name);
+    assert_ok(io_read_file(io_system(), mem_system(), path, 1 << 24, &f->text, &f->n, &err), &err);
+    assert_ok(json_parse(&f->doc, f->text, f->n, &err), &err);
+}
+
+static void fixture_free(fixture *f)
+{
+    json_doc_free(&f->doc);
+    mem_free(mem_system(), f->text, f->n + 1);
+}
+
+static tokenizer *open_tokenizer(const json *state)
+{
+    static env world;
+    world = (env){mem_system(), io_system(), NULL};
+    strbuf text;
+    tokenizer *t = NULL;
+    weft_error err = {0};
+    strbuf_init(&text, mem_system(), 0);
+    assert_int_equal(WEFT_OK, json_write(state, 0, &text));
+    assert_ok(tokenizer_parse(&world, text.ptr, text.len, &t, &err), &err);
+    strbuf_deinit(&text);
+    return t;
+}
+
+static uint32_t sum_bytes(uint32_t sum, const char *bytes, size_t n)
+{
+    for (size_t i = 0; i < n; i++) sum = (sum ^ (unsigned char)bytes[i]) * 0x01000193u;
+    return sum;
+}
+
+static uint32_t sum_ids(uint32_t sum, const token_list *list)
+{
+    for (size_t i = 0; i < list->len; i++) {
+        for (uint32_t k = 0; k < 32; k += 8) {
+            char byte = (char)(unsigned char)((uint32_t)list->ids[i] >> k & 0xff);
+            sum = sum_bytes(sum, &byte, 1);
+        }
+    }
+    return sum;
+}
+
+/* The stream of ids as text, appended. */
+static void decode(const tokenizer *t, const int32_t *ids, size_t n, bool specials, strbuf *out)
+{
+    detok d;
+    str part;
+    detok_init(&d, t, mem_system(), specials);
+    for (size_t i = 0; i < n; i++) {
+        assert_ok(detok_push(&d, ids[i], &part, NULL), NULL);
+        strbuf_add(out, part.ptr, part.len);
+    }
+    assert_ok(detok_flush(&d, &part, NULL), NULL);
+    strbuf_add(out, part.ptr, part.len);
+    detok_deinit(&d);
+}
+
+static uint32_t sum_text(uint32_t sum, const tokenizer *t, const token_list *list, bool specials)
+{
+    strbuf out;
+    strbuf_init(&out, mem_system(), 0);
+    decode(t, list->ids, list->len, specials, &out);
+    sum = sum_bytes(sum, strbuf_text(&out), out.len);
+    strbuf_deinit(&out);
+    return sum;
+}
+
+static uint32_t case_sum(const tokenizer *t, str text, bool decodes)
+{
+    token_list plain;
+    token_list around;
+    weft_error err = {0};
+    token_list_init(&plain, mem_system());
+    token_list_init(&around, mem_system());
+    assert_ok(tokenizer_encode(t, text, 0, &plain, &err), &err);
+    assert_ok(tokenizer_encode(t, text, TOKENIZER_SPECIALS, &around, &err), &err);
+    uint32_t sum = sum_ids(sum_ids((uint32_t)SUM_START, &plain), &around);
+    if (decodes) {
+        sum = sum_text(sum, t, &plain, false);
+        sum = sum_text(sum, t, &around, true);
+    }
+    token_list_deinit(&plain);
+    token_list_deinit(&around);
+    return sum;
+}
+
+static uint32_t sum_at(str sums, size_t i)
+{
+    char digits[DIGITS + 1] = "";
+    assert_true(sums.len >= (i + 1) * DIGITS);
+    memcpy(digits, sums.ptr + i * DIGITS, DIGITS);
+    return (uint32_t)strtoul(digits, NULL, 16);
+}
+
+/* Where Hugging Face's gave up. */
+static bool is_none(str sums, size_t i)
+{
+    return sums.ptr[i * DIGITS] == '-';
+}
+
+static size_t check_cases(const char *name, const tokenizer *t, const json *expected,
+                          const json *texts)
+{
+    str sums = json_text(json_get(expected, "cases"));
+    bool decodes = json_bool(json_get(expected, "decodes"), true);
+    size_t n_bad = 0;
+    for (size_t i = 0; i < json_length(texts); i++) {
+        str text = json_text(json_at(texts, i));
+        if (is_none(sums, i) || case_sum(t, text, decodes) == sum_at(sums, i)) continue;
+        if (n_bad++ < 3) print_message("%s, text %zu: '%.*s'\n", name, i, (int)text.len, text.ptr);
+    }
+    return n_bad;
+}
+
+static size_t random_ids(uint64_t *state, const json *usable, uint32_t n_vocab, int32_t ids[16])
+{
+    size_t n = 1 + *state % 9;
+    size_t n_usable = json_length(usable);
+    for (size_t i = 0; i < n; i++) {
+        *state = *state * 6364136223846793005u + 1442695040888963407u;
+        uint64_t pick = (*state >> 33) % (n_usable == 0 ? n_vocab : n_usable);
+        ids[i] = (int32_t)(n_usable == 0 ? (int64_t)pick : json_int(json_at(usable, pick), -1));
+    }
+    return n;
+}
+
+static size_t check_decoded(const char *name, const tokenizer *t, const json *expected)
+{
+    str sums = json_text(json_get(expected, "decoded"));
+    const json *usable = json_get(expected, "usable");
+    uint64_t state = 1;
+    size_t n_bad = 0;
+    for (size_t i = 0; i < sums.len / DIGITS; i++) {
+        int32_t ids[16];
+        size_t n = random_ids(&state, usable, tokenizer_n_vocab(t), ids);
+        strbuf out;
+        strbuf_init(&out, mem_system(), 0);
+        decode(t, ids, n, true, &out);
+        uint32_t sum = sum_bytes((uint32_t)SUM_START, strbuf_text(&out), out.len);
+        if (!is_none(sums, i) && sum != sum_at(sums, i) && n_bad++ < 3)
+            print_message("%s, random ids %zu: '%s'\n", name, i, strbuf_text(&out));
+        strbuf_deinit(&out);
+    }
+    return n_bad;
+}
+
+static void test_hugging_face(void **state)
+{
+    (void)state;
+    fixture texts;
+    size_t n_bad = 0;
+    fixture_read(&texts, "texts");
+    assert_true(json_length(texts.doc.root) >= 2000);
+    for (size_t i = 0; i < COUNT_OF(NAMES); i++) {
+        fixture f;
+        fixture_read(&f, NAMES[i]);
+        tokenizer *t = open_tokenizer(json_get(f.doc.root, "tokenizer"));
+        size_t n_cases = check_cases(NAMES[i], t, f.doc.root, texts.doc.root);
+        size_t n_decoded = check_decoded(NAMES[i], t, f.doc.root);
+        if (n_cases + n_decoded != 0)
+            print_message("%s: %zu texts and %zu lists differ\n", NAMES[i], n_cases, n_decoded);
+        n_bad += n_cases + n_decoded;
+        tokenizer_destroy(t);
+        fixture_free(&f);
+    }
+    fixture_free(&texts);
+    assert_int_equal(n_bad, 0);
+}
+
+/* Every model and stage once, with what allocates in it. */
+static const char *const SMALL[] = {
+    "{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":\"_"
+    "\"},"
+    "{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"b+\"},\"content\":\"a\"},{\"type\":\"NFD\"}]},"
+    "\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"_\"},"
+    "\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Metaspace\",\"replacement\":\"_"
+    "\"},"
+    "{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"},{\"type\":\"Strip\",\"content\":\" "
+    "\",\"start\":1,"
+    "\"stop\":1}]},\"model\":{\"type\":\"BPE\",\"byte_fallback\":true,\"unk_token\":\"_\","
+    "\"end_of_word_suffix\":\"w\",\"vocab\":{\"a\":0,\"_\":1,\"_a\":2,\"<0x62>\":3,\"aw\":4},"
+    "\"merges\":[\"_ a\"]}}",
+    "{\"pre_tokenizer\":{\"type\":\"WhitespaceSplit\"},\"decoder\":{\"type\":\"BPEDecoder\","
+    "\"suffix\":\"_\"},"
+    "\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"?\",0],[\"a\",-1],[\"a_\",-1.5],"
+    "[\"aa\",-2.5]]}}",
+    "{\"normalizer\":{\"type\":\"BertNormalizer\"},\"pre_tokenizer\":{\"type\":"
+    "\"BertPreTokenizer\"},"
+    "\"decoder\":{\"type\":\"WordPiece\",\"prefix\":\"##\"},"
+    "\"model\":{\"type\":\"WordPiece\",\"unk_token\":\"?\",\"continuing_subword_prefix\":\"##\","
+    "\"vocab\":{"
+    "\"?\":0,\"a\":1,\"##a\":2,\"##aa\":3}}}",
+    "{\"pre_tokenizer\":{\"type\":\"FixedLength\",\"length\":1},\"decoder\":{\"type\":\"CTC\","
+    "\"pad_token\":\"?\",\"word_delimiter_token\":\"_\"},"
+    "\"model\":{\"type\":\"WordLevel\",\"unk_token\":\"?\",\"vocab\":{\"?\":0,\"a\":1,\"_\":2}}}"};
+
+static weft_status life(const env *world, void *user, weft_error *err)
+{
+    static const char TEXT[] =
+        "aa_ a bb a\xc3\xa9 aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+    const char *source = user;
+    tokenizer *t = NULL;
+    weft_status status = tokenizer_parse(world, source, strlen(source), &t, err);
+    if (status != WEFT_OK) return status;
+    token_list list;
+    detok d;
+    str part;
+    token_list_init(&list, world->allocator);
+    detok_init(&d, t, world->allocator, true);
+    status = tokenizer_encode(t, str_of(TEXT), 0, &list, err);
+    for (size_t i = 0; i < list.len && status == WEFT_OK; i++)
+        status = detok_push(&d, list.ids[i], &part, err);
+    if (status == WEFT_OK) status = detok_flush(&d, &part, err);
+    detok_deinit(&d);
+    token_list_deinit(&list);
+    tokenizer_destroy(t);
+    return status;
+}
+
+static void test_faults(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(SMALL); i++) {
+        char source[1024];
+        snprintf(source, sizeof source, "%s", SMALL[i]);
+        assert_true(fault_sweep(life, source) >= 18);
+    }
+}
+
+/* A stream that goes on behind other text keeps its first space. */
+static void test_follow(void **state)
+{
+    (void)state;
+    json_doc doc;
+    weft_error err = {0};
+    assert_ok(json_parse(&doc, SMALL[0], strlen(SMALL[0]), &err), &err);
+    tokenizer *t = open_tokenizer(doc.root);
+    for (int follows = 0; follows < 2; follows++) {
+        detok d;
+        str part;
+        detok_init(&d, t, mem_system(), false);
+        if (follows) detok_follow(&d);
+        assert_ok(detok_push(&d, 2, &part, &err), &err);
+        assert_true(str_equal_text(part, follows ? " a" : "a"));
+        detok_deinit(&d);
+    }
+    tokenizer_destroy(t);
+    json_doc_free(&doc);
+}
+
+/* Texts and tokens of one letter: what looks back or ahead too often would take hours. */
+static void test_linear_time(void **state)
+{
+    enum { N = 1 << (TEST_SLOWED ? 16 : 20) };
+    (void)state;
+    char *text = mem_alloc(mem_system(), N);
+    assert_non_null(text);
+    memset(text, 'a', N);
+    for (size_t i = 0; i < COUNT_OF(SMALL); i++) {
+        json_doc doc;
+        weft_error err = {0};
+        token_list list;
+        assert_ok(json_parse(&doc, SMALL[i], strlen(SMALL[i]), &err), &err);
+        tokenizer *t = open_tokenizer(doc.root);
+        token_list_init(&list, mem_system());
+        assert_ok(tokenizer_encode(t, (str){text, N}, 0, &list, &err), &err);
+        assert_true(list.len >= 1);
+        token_list_deinit(&list);
+        tokenizer_destroy(t);
+        json_doc_free(&doc);
+    }
+    mem_free(mem_system(), text, N);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_hugging_face),
+                                       cmocka_unit_test(test_faults), cmocka_unit_test(test_follow),
+                                       cmocka_unit_test(test_linear_time)};
+    return TEST_RUN("tokenizer/kinds", tests);
+}
