@@ -4,6 +4,8 @@
  * Source: the serialized form of tokenizers 0.23, and what it does with it. */
 #include "tokenizer/load_json.h"
 
+#include "tokenizer/load_sp.h"
+
 /* ---- what the readers share ---- */
 
 weft_status json_wrong(const char *what, const char *expected, const json *value, weft_error *err)
@@ -116,6 +118,53 @@ weft_status load_json(tokenizer *t, const json *root, weft_error *err)
     return status == WEFT_OK ? pipeline_finish(t, err) : status;
 }
 
+/* ---- tokenizer_config.json ---- */
+
+size_t load_json_n_added(const json *config)
+{
+    return json_length(json_get(config, "added_tokens_decoder"));
+}
+
+/* "12", below all ids; -1 else. */
+static int64_t id_of(str text)
+{
+    int64_t id = 0;
+    if (text.len == 0 || text.len > 9) return -1;
+    for (size_t i = 0; i < text.len; i++) {
+        if (text.ptr[i] < '0' || text.ptr[i] > '9') return -1;
+        id = id * 10 + (text.ptr[i] - '0');
+    }
+    return id;
+}
+
+/* A token that the file has at this id stays what it is there, but for being special. */
+static weft_status add_config_token(tokenizer *t, int64_t id, const json *token, weft_error *err)
+{
+    str text = json_text(json_get(token, "content"));
+    bool special = json_bool(json_get(token, "special"), false);
+    added_token entry = {.id = (int32_t)id,
+                         .single_word = json_bool(json_get(token, "single_word"), false),
+                         .lstrip = json_bool(json_get(token, "lstrip"), false),
+                         .rstrip = json_bool(json_get(token, "rstrip"), false)};
+    if (text.len == 0 || vocab_find(&t->vocab, text) >= 0) return WEFT_OK;
+    if (vocab_get(&t->vocab, entry.id) != NULL) return WEFT_OK;
+    uint32_t flags = special ? VOCAB_ADDED | VOCAB_SPECIAL : VOCAB_ADDED;
+    weft_status status = vocab_put(&t->vocab, id, text, flags, err);
+    return status == WEFT_OK ? added_put(&t->added, text, entry, err) : status;
+}
+
+weft_status load_json_added(tokenizer *t, const json *config, weft_error *err)
+{
+    json_iter iter = {NULL};
+    str key;
+    const json *token;
+    weft_status status = WEFT_OK;
+    while (status == WEFT_OK &&
+           json_next(json_get(config, "added_tokens_decoder"), &iter, &key, &token))
+        status = add_config_token(t, id_of(key), token, err);
+    return status;
+}
+
 /* A text, or the object of an added token. */
 static int32_t config_token(const tokenizer *t, const json *value)
 {
@@ -128,7 +177,9 @@ weft_status load_json_config(tokenizer *t, const json *root, weft_error *err)
 {
     weft_status status = json_expect(root, JSON_KIND_OBJECT, "tokenizer_config.json", err);
     if (status != WEFT_OK) return status;
-    t->bos = config_token(t, json_get(root, "bos_token"));
-    t->eos = config_token(t, json_get(root, "eos_token"));
+    int32_t bos = config_token(t, json_get(root, "bos_token"));
+    int32_t eos = config_token(t, json_get(root, "eos_token"));
+    if (bos >= 0) t->bos = bos; /* else what the vocabulary says, if anything */
+    if (eos >= 0) t->eos = eos;
     return WEFT_OK;
 }

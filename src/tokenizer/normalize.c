@@ -350,9 +350,14 @@ static str strip_right(str text)
     return text;
 }
 
+/* As SentencePiece does, to which a U+2581 at the end is a space too. */
 static weft_status one_space(str text, strbuf *out)
 {
-    while (text.len != 0 && text.ptr[text.len - 1] == ' ') text.len--;
+    for (;;) {
+        size_t n = str_ends(text, " ") ? 1 : str_ends(text, "\xe2\x96\x81") ? 3 : 0;
+        if (n == 0) break;
+        text.len -= n;
+    }
     size_t done = 0;
     for (size_t i = 0; i < text.len; i++) {
         if (text.ptr[i] != ' ' || (i != 0 && text.ptr[i - 1] != ' ')) continue;

@@ -24,7 +24,7 @@ typedef enum normalizer_kind {
     NORMALIZE_BYTES,       /* the byte-level alphabet */
     NORMALIZE_CHARSMAP,    /* as Hugging Face's applies it */
     NORMALIZE_CHARSMAP_SP, /* as SentencePiece does */
-    NORMALIZE_ONE_SPACE    /* no ' ' at the ends, one in a row */
+    NORMALIZE_ONE_SPACE    /* no ' ' at the ends, one in a row; no U+2581 at the end */
 } normalizer_kind;
 
 typedef struct normalizer_step {

@@ -83,7 +83,8 @@ static weft_status add_decoder(tokenizer *t, const sp_stages *stages, weft_error
         status = decoder_add(d, (decoder_step){.kind = DECODE_BYTE_FALLBACK}, err);
     decoder_fuse(d);
     if (status != WEFT_OK || !stages->prefix) return status;
-    decoder_step step = {.kind = DECODE_STRIP, .text = str_of(" "), .n_left = 1};
+    decoder_step step = {.kind = DECODE_STRIP, .text = str_of(" ")};
+    step.n_left = stages->one_space ? DECODER_STRIP : 1; /* then none was meant */
     return decoder_add(d, step, err);
 }
 
@@ -91,6 +92,7 @@ weft_status sp_finish(tokenizer *t, const sp_stages *stages, weft_error *err)
 {
     model *m = &t->model;
     if (m->kind == MODEL_UNIGRAM) {
+        m->unigram.single = true;
         m->unigram.byte_fallback = stages->bytes;
         m->unigram.unknown = stages->unknown;
     } else {

@@ -3,7 +3,9 @@
 
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/utf8.h"
+#include "tokenizer/load_sp.h"
 #include "tokenizer/pipeline.h"
 #include "tokenizer/token_list.h"
 
@@ -122,33 +124,105 @@ weft_status tokenizer_parse(const env *environment, const char *json_text, size_
 
 /* ---- opening ---- */
 
-static weft_status open_config(const weights *w, tokenizer *t, weft_error *err)
-{
-    static const char NAME[] = "tokenizer_config.json";
+/* A file of the folder; text NULL when it is not there. */
+typedef struct sibling {
+    const weft_allocator *allocator;
     char *text;
     size_t n_bytes;
-    weft_status status = weights_read_sibling(w, NAME, TOKENIZER_FILE_BYTES, &text, &n_bytes, err);
-    if (status != WEFT_OK || text == NULL) return status;
-    json_doc doc = {NULL};
-    status = json_parse(&doc, text, n_bytes, err);
+} sibling;
+
+static weft_status sibling_read(sibling *s, const weights *w, const char *name, weft_error *err)
+{
+    s->allocator = w->env.allocator;
+    s->text = NULL;
+    return weights_read_sibling(w, name, TOKENIZER_FILE_BYTES, &s->text, &s->n_bytes, err);
+}
+
+static void sibling_free(sibling *s)
+{
+    if (s->text != NULL) mem_free(s->allocator, s->text, s->n_bytes + 1);
+}
+
+/* *doc stays empty when there is none. */
+static weft_status open_config(const weights *w, json_doc *doc, weft_error *err)
+{
+    static const char NAME[] = "tokenizer_config.json";
+    sibling file;
+    doc->root = NULL;
+    weft_status status = sibling_read(&file, w, NAME, err);
+    if (status != WEFT_OK || file.text == NULL) return status;
+    status = json_parse(doc, file.text, file.n_bytes, err);
     if (status != WEFT_OK) err_context(err, "%s: ", NAME);
-    if (status == WEFT_OK) status = load_json_config(t, doc.root, err);
-    json_doc_free(&doc);
-    mem_free(w->env.allocator, text, n_bytes + 1);
+    sibling_free(&file);
     return status;
+}
+
+/* Files that a folder may have in the place of tokenizer.json, and the pre-tokenizer that goes
+ * with one of tiktoken's. Whose tokenizer.model is one of those is Llama 3. */
+static const struct {
+    const char *name;
+    const char *pre;
+} FILES[] = {{"tokenizer.model", "llama3"},
+             {"qwen.tiktoken", "qwen2"},
+             {"tiktoken.model", "kimi-k2"},
+             {"o200k_base.tiktoken", "gpt-4o"}};
+
+static weft_status load_file(const env *world, str file, const char *pre, const json *config,
+                             tokenizer **out, weft_error *err)
+{
+    tokenizer *t = NULL;
+    *out = NULL;
+    weft_status status = pipeline_create(world->allocator, &t, err);
+    if (status == WEFT_OK) {
+        status = load_tiktoken_looks(file) ? load_tiktoken(t, file, pre, config, err)
+                                           : load_sp(t, file, config, err);
+    }
+    if (status != WEFT_OK) {
+        tokenizer_destroy(t);
+        return status;
+    }
+    *out = t;
+    return WEFT_OK;
+}
+
+weft_status tokenizer_parse_model(const env *world, str file, const char *pre, tokenizer **out,
+                                  weft_error *err)
+{
+    return load_file(world, file, pre, NULL, out, err);
+}
+
+static weft_status open_other(const weights *w, const json *config, tokenizer **out,
+                              weft_error *err)
+{
+    for (size_t i = 0; i < COUNT_OF(FILES); i++) {
+        sibling file;
+        weft_status status = sibling_read(&file, w, FILES[i].name, err);
+        if (status != WEFT_OK) return status;
+        if (file.text == NULL) continue;
+        str text = {file.text, file.n_bytes};
+        status = load_file(&w->env, text, FILES[i].pre, config, out, err);
+        sibling_free(&file);
+        return status;
+    }
+    return WEFT_OK;
 }
 
 static weft_status open_folder(const weights *w, tokenizer **out, weft_error *err)
 {
-    char *text;
-    size_t n_bytes;
-    weft_status status =
-        weights_read_sibling(w, "tokenizer.json", TOKENIZER_FILE_BYTES, &text, &n_bytes, err);
-    if (status != WEFT_OK || text == NULL) return status;
+    sibling file;
+    json_doc config;
     tokenizer *t = NULL;
-    status = tokenizer_parse(&w->env, text, n_bytes, &t, err);
-    mem_free(w->env.allocator, text, n_bytes + 1);
-    if (status == WEFT_OK) status = open_config(w, t, err);
+    weft_status status = sibling_read(&file, w, "tokenizer.json", err);
+    if (status != WEFT_OK) return status;
+    if (file.text != NULL) status = tokenizer_parse(&w->env, file.text, file.n_bytes, &t, err);
+    bool found = file.text != NULL;
+    sibling_free(&file);
+    if (status != WEFT_OK) return status;
+    status = open_config(w, &config, err);
+    if (status == WEFT_OK && !found) status = open_other(w, config.root, &t, err);
+    if (status == WEFT_OK && t != NULL && config.root != NULL)
+        status = load_json_config(t, config.root, err);
+    json_doc_free(&config);
     if (status != WEFT_OK) {
         tokenizer_destroy(t);
         return status;

@@ -1,5 +1,6 @@
 /* unigram.c - the Viterbi algorithm over the tokens that start at each character. Sums are in
- * doubles and of equal ways the first found stays, as in Hugging Face's. */
+ * doubles as in Hugging Face's, or in floats as in SentencePiece's; of equal ways the first found
+ * stays in both. */
 #include "tokenizer/unigram.h"
 
 #include <math.h>
@@ -72,8 +73,9 @@ static weft_status reserve(unigram_scratch *s, size_t n, weft_error *err)
     return WEFT_OK;
 }
 
-static void offer(unigram_node *node, double score, int32_t id, size_t length)
+static void offer(const unigram *u, unigram_node *node, double score, int32_t id, size_t length)
 {
+    if (u->single) score = (double)(float)score;
     if (node->length == 0 || score > node->score)
         *node = (unigram_node){score, id, (uint32_t)length};
 }
@@ -90,10 +92,10 @@ static void step(const unigram *u, unigram_node *here, str rest)
     uint32_t id;
     for (size_t i = 0; i < rest.len && trie_step(&u->trie, &node, rest.ptr[i], &id); i++) {
         if (id == TRIE_NONE) continue;
-        offer(here + i + 1, u->scores[id] + before, (int32_t)id, i + 1);
+        offer(u, here + i + 1, u->scores[id] + before, (int32_t)id, i + 1);
         if (i + 1 == n_char) single = true;
     }
-    if (!single) offer(here + n_char, u->lowest - UNKNOWN_PENALTY + before, u->unknown, n_char);
+    if (!single) offer(u, here + n_char, u->lowest - UNKNOWN_PENALTY + before, u->unknown, n_char);
 }
 
 /* A run of unknown characters is one: it may be a token that lost, or bytes. */

@@ -13,6 +13,7 @@ typedef struct unigram {
     double *scores;                  /* [capacity], by id */
     size_t capacity;
     double lowest;
+    bool single;        /* sums are rounded to floats */
     bool byte_fallback; /* what is unknown becomes its bytes */
     int32_t fallback_ids[256];
     int32_t unknown; /* -1: what is unknown is dropped */

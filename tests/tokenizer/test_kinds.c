@@ -9,6 +9,7 @@
 
 #include "base/assert.h"
 #include "support/fault.h"
+#include "tokenizer/base64.h"
 #include "tokenizer/detok.h"
 
 #define FIXTURES WEFT_SOURCE_DIR "/tests/tokenizer/fixtures/kinds/"
@@ -199,6 +200,215 @@ static void test_hugging_face(void **state)
     assert_int_equal(n_bad, 0);
 }
 
+/* ---- other files ---- */
+
+static const char *const MODELS[] = {"sp-bpe", "sp-bpe-unk", "sp-unigram", "sp-unigram-bytes",
+                                     "tiktoken"};
+
+/* The ids of a text, and the text again when nothing in it is unknown. */
+static uint32_t model_sum(const tokenizer *t, str text, int64_t unknown)
+{
+    token_list list;
+    weft_error err = {0};
+    token_list_init(&list, mem_system());
+    assert_ok(tokenizer_encode(t, text, 0, &list, &err), &err);
+    uint32_t sum = sum_ids((uint32_t)SUM_START, &list);
+    bool known = true;
+    for (size_t i = 0; i < list.len; i++) known = known && list.ids[i] != unknown;
+    if (known) sum = sum_text(sum, t, &list, false);
+    token_list_deinit(&list);
+    return sum;
+}
+
+static size_t check_model(const char *name, const tokenizer *t, const json *expected,
+                          const json *texts)
+{
+    str sums = json_text(json_get(expected, "cases"));
+    int64_t unknown = json_int(json_get(expected, "unknown"), -1);
+    size_t n_bad = 0;
+    for (size_t i = 0; i < json_length(texts); i++) {
+        str text = json_text(json_at(texts, i));
+        if (is_none(sums, i) || model_sum(t, text, unknown) == sum_at(sums, i)) continue;
+        if (n_bad++ < 3) print_message("%s, text %zu: '%.*s'\n", name, i, (int)text.len, text.ptr);
+    }
+    return n_bad;
+}
+
+/* SentencePiece's own files and tiktoken's. */
+static void test_model_files(void **state)
+{
+    (void)state;
+    env world = {mem_system(), io_system(), NULL};
+    fixture texts;
+    size_t n_bad = 0;
+    fixture_read(&texts, "texts");
+    for (size_t i = 0; i < COUNT_OF(MODELS); i++) {
+        char path[1024];
+        char *bytes;
+        size_t n;
+        fixture f;
+        tokenizer *t = NULL;
+        weft_error err = {0};
+        snprintf(path, sizeof path, FIXTURES "%s.model", MODELS[i]);
+        assert_ok(io_read_file(io_system(), mem_system(), path, 1 << 24, &bytes, &n, &err), &err);
+        assert_ok(tokenizer_parse_model(&world, (str){bytes, n}, "llama3", &t, &err), &err);
+        fixture_read(&f, MODELS[i]);
+        n_bad += check_model(MODELS[i], t, f.doc.root, texts.doc.root);
+        tokenizer_destroy(t);
+        fixture_free(&f);
+        mem_free(mem_system(), bytes, n + 1);
+    }
+    fixture_free(&texts);
+    assert_int_equal(n_bad, 0);
+}
+
+/* Metadata of a GGUF file, in the order of the keys. */
+typedef struct metadata {
+    gguf_value values[10];
+    strbuf data[10];
+    size_t n;
+} metadata;
+
+static strbuf *add_value(metadata *m, const char *key, gguf_type type, gguf_type element)
+{
+    m->values[m->n] = (gguf_value){.key = key, .type = type, .element = element, .n_elements = 1};
+    strbuf_init(&m->data[m->n], mem_system(), 0);
+    return &m->data[m->n++];
+}
+
+static void add_text(strbuf *data, str text)
+{
+    uint64_t n = text.len;
+    strbuf_add(data, (const char *)&n, sizeof n);
+    strbuf_add(data, text.ptr, text.len);
+}
+
+static void add_u32(metadata *m, const char *key, uint32_t number)
+{
+    strbuf_add(add_value(m, key, GGUF_U32, GGUF_U8), (const char *)&number, sizeof number);
+}
+
+static void add_flag(metadata *m, const char *key, bool flag)
+{
+    strbuf_add_char(add_value(m, key, GGUF_BOOL, GGUF_U8), flag ? '\1' : '\0');
+}
+
+static tokenizer *open_metadata(metadata *m, size_t n_tokens)
+{
+    tokenizer *t = NULL;
+    weft_error err = {0};
+    weights w = {.env = {mem_system(), io_system(), NULL}, .path = "x.gguf", .metadata = m->values};
+    w.n_metadata = (uint32_t)m->n;
+    for (size_t i = 0; i < m->n; i++) {
+        m->values[i].data = (const unsigned char *)strbuf_text(&m->data[i]);
+        m->values[i].n_bytes = m->data[i].len;
+        if (m->values[i].type == GGUF_ARRAY) m->values[i].n_elements = n_tokens;
+    }
+    assert_ok(tokenizer_open(&w, &t, &err), &err);
+    for (size_t i = 0; i < m->n; i++) strbuf_deinit(&m->data[i]);
+    return t;
+}
+
+static tokenizer *open_sp_metadata(const json *f)
+{
+    metadata m = {.n = 0};
+    const json *pieces = json_get(f, "pieces");
+    str charsmap = json_text(json_get(f, "charsmap"));
+    char blob[4096];
+    size_t n_map = 0;
+    assert_true(base64_room(charsmap.len) <= sizeof blob);
+    assert_true(base64_decode(charsmap, blob, &n_map));
+    add_flag(&m, "tokenizer.ggml.add_space_prefix", json_bool(json_get(f, "prefix"), false));
+    add_text(add_value(&m, "tokenizer.ggml.model", GGUF_TEXT, GGUF_U8),
+             json_text(json_get(f, "kind")));
+    strbuf_add(add_value(&m, "tokenizer.ggml.precompiled_charsmap", GGUF_ARRAY, GGUF_U8), blob,
+               n_map);
+    add_flag(&m, "tokenizer.ggml.remove_extra_whitespaces",
+             json_bool(json_get(f, "one_space"), false));
+    strbuf *scores = add_value(&m, "tokenizer.ggml.scores", GGUF_ARRAY, GGUF_F32);
+    strbuf *types = add_value(&m, "tokenizer.ggml.token_type", GGUF_ARRAY, GGUF_I32);
+    strbuf *tokens = add_value(&m, "tokenizer.ggml.tokens", GGUF_ARRAY, GGUF_TEXT);
+    add_u32(&m, "tokenizer.ggml.unknown_token_id", (uint32_t)json_int(json_get(f, "unknown"), 0));
+    for (size_t i = 0; i < json_length(pieces); i++) {
+        const json *piece = json_at(pieces, i);
+        float score = (float)json_number(json_at(piece, 1), 0.0);
+        int32_t type = (int32_t)json_int(json_at(piece, 2), 0);
+        add_text(tokens, json_text(json_at(piece, 0)));
+        strbuf_add(scores, (const char *)&score, sizeof score);
+        strbuf_add(types, (const char *)&type, sizeof type);
+    }
+    return open_metadata(&m, json_length(pieces));
+}
+
+/* The same vocabularies as GGUF files have them. Without collapsed spaces, which "llama" has not. */
+static void test_gguf_sentencepiece(void **state)
+{
+    static const char *const FILES[] = {"sp-bpe", "sp-unigram", "sp-unigram-bytes"};
+    (void)state;
+    fixture texts;
+    size_t n_bad = 0;
+    fixture_read(&texts, "texts");
+    for (size_t i = 0; i < COUNT_OF(FILES); i++) {
+        fixture f;
+        fixture_read(&f, FILES[i]);
+        tokenizer *t = open_sp_metadata(f.doc.root);
+        n_bad += check_model(FILES[i], t, f.doc.root, texts.doc.root);
+        tokenizer_destroy(t);
+        fixture_free(&f);
+    }
+    fixture_free(&texts);
+    assert_int_equal(n_bad, 0);
+}
+
+/* "##x" becomes "x" and "x" becomes U+2581 and "x"; names stay. */
+static void add_bert_token(strbuf *tokens, str text)
+{
+    char copy[256] = "\xe2\x96\x81";
+    assert_true(text.len + 4 <= sizeof copy);
+    if (str_starts(text, "##")) {
+        add_text(tokens, (str){text.ptr + 2, text.len - 2});
+    } else if (str_starts(text, "[") && str_ends(text, "]") && text.len > 2) {
+        add_text(tokens, text);
+    } else {
+        memcpy(copy + 3, text.ptr, text.len);
+        add_text(tokens, (str){copy, text.len + 3});
+    }
+}
+
+static void test_gguf_bert(void **state)
+{
+    (void)state;
+    metadata m = {.n = 0};
+    fixture texts;
+    fixture f;
+    fixture_read(&texts, "texts");
+    fixture_read(&f, "bert");
+    const json *state_of = json_get(f.doc.root, "tokenizer");
+    const json *vocab_of = json_get(json_get(state_of, "model"), "vocab");
+    add_text(add_value(&m, "tokenizer.ggml.model", GGUF_TEXT, GGUF_U8), str_of("bert"));
+    strbuf *types = add_value(&m, "tokenizer.ggml.token_type", GGUF_ARRAY, GGUF_I32);
+    strbuf *tokens = add_value(&m, "tokenizer.ggml.tokens", GGUF_ARRAY, GGUF_TEXT);
+    json_iter iter = {NULL};
+    str text;
+    const json *id;
+    int64_t next = 0;
+    while (json_next(vocab_of, &iter, &text, &id)) {
+        bool control = str_equal_text(text, "[MASK]") || str_equal_text(text, "[CLS]") ||
+                       str_equal_text(text, "[SEP]");
+        int32_t type = control ? 3 : 1;
+        assert_int_equal(json_int(id, -1), next++);
+        add_bert_token(tokens, text);
+        strbuf_add(types, (const char *)&type, sizeof type);
+    }
+    tokenizer *t = open_metadata(&m, (size_t)next);
+    assert_int_equal(check_cases("bert as gguf", t, f.doc.root, texts.doc.root), 0);
+    tokenizer_destroy(t);
+    fixture_free(&f);
+    fixture_free(&texts);
+}
+
+/* ---- */
+
 /* Every model and stage once, with what allocates in it. */
 static const char *const SMALL[] = {
     "{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":\"_"
@@ -307,7 +517,11 @@ static void test_linear_time(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_hugging_face),
-                                       cmocka_unit_test(test_faults), cmocka_unit_test(test_follow),
+                                       cmocka_unit_test(test_model_files),
+                                       cmocka_unit_test(test_gguf_sentencepiece),
+                                       cmocka_unit_test(test_gguf_bert),
+                                       cmocka_unit_test(test_faults),
+                                       cmocka_unit_test(test_follow),
                                        cmocka_unit_test(test_linear_time)};
     return TEST_RUN("tokenizer/kinds", tests);
 }

@@ -4,10 +4,12 @@
 
     python3 tools/oracle/kinds.py tests/tokenizer/fixtures/kinds
 
-texts.json is the list of texts. NAME.json is {"tokenizer": ..., "cases": "...", "decoded": "..."}: eight
+texts.json is the list of texts. NAME.model is a vocabulary of SentencePiece or tiktoken, with the sums of what
+`sentencepiece` or `tokenizers` makes of the texts in NAME.json, and the pieces for a GGUF file.
+Training is not repeatable, so the tokenizer of a fixture that is there is kept: remove a file to have it made anew. NAME.json is {"tokenizer": ..., "cases": "...", "decoded": "..."}: eight
 hexadecimal digits a text, the FNV-1a sum of its ids, its ids with specials, and both decoded; then the sums of
 decoded random ids (random_ids below). Sums keep the fixture small: to see what differs, print both sides.
-Needs the packages tokenizers and sentencepiece (oracle/requirements.txt). The same command gives the same files.
+Needs the packages tokenizers and sentencepiece (oracle/requirements.txt).
 """
 import base64
 import io
@@ -280,6 +282,68 @@ def fixture(t, texts):
             "decoded": "".join(decoded), "cases": "".join(cases)}
 
 
+def sp_model(**options):
+    written = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(corpus()), model_writer=written, hard_vocab_limit=False, minloglevel=2,
+        character_coverage=0.995, **options)
+    return written.getvalue()
+
+
+def sp_models(folder):
+    rules = folder / "rules.tsv"
+    rules.write_text("".join("\t".join(" ".join("%X" % ord(c) for c in side) for side in rule) + "\n"
+                             for rule in RULES), encoding="utf-8")
+    plain = dict(normalization_rule_name="identity", remove_extra_whitespaces=False)
+    yield "sp-bpe", sp_model(model_type="bpe", vocab_size=600, byte_fallback=True,
+                             user_defined_symbols=["<mask>", MARK * 2, MARK * 4], **plain)
+    yield "sp-bpe-unk", sp_model(model_type="bpe", vocab_size=300, normalization_rule_tsv=str(rules))
+    yield "sp-unigram", sp_model(vocab_size=260, normalization_rule_tsv=str(rules), user_defined_symbols=["<mask>"])
+    yield "sp-unigram-bytes", sp_model(vocab_size=500, byte_fallback=True, add_dummy_prefix=False, **plain)
+    rules.unlink()
+
+
+def sp_sum(sp, text):
+    """Without the text where something unknown is shown in SentencePiece's own way."""
+    if any(sp.id_to_piece(i) in text for i in range(sp.get_piece_size()) if sp.is_control(i) or sp.is_unknown(i)):
+        return "-" * 8
+    ids = sp.encode(text)
+    result = fnv_ids(0x811C9DC5, ids)
+    return "%08x" % (result if sp.unk_id() in ids else fnv(result, sp.decode(ids).encode()))
+
+
+def write_sp(out, name, model, texts):
+    path = out / (name + ".model")
+    if path.exists():
+        model = path.read_bytes()
+    path.write_bytes(model)
+    sp = sentencepiece.SentencePieceProcessor(model_proto=model)
+    proto = spm.ModelProto()
+    proto.ParseFromString(model)
+    base.write(out / (name + ".json"), {
+        "kind": "t5" if proto.trainer_spec.model_type == 1 else "llama", "unknown": sp.unk_id(),
+        "prefix": proto.normalizer_spec.add_dummy_prefix, "one_space": proto.normalizer_spec.remove_extra_whitespaces,
+        "charsmap": base64.b64encode(proto.normalizer_spec.precompiled_charsmap).decode(),
+        "pieces": [[p.piece, p.score, p.type] for p in proto.pieces],
+        "cases": "".join(sp_sum(sp, text) for text in texts)})
+
+
+def write_tiktoken(out, name, texts):
+    model = byte_level_bpe(ignore_merges=True)
+    t = made(model, None,
+             pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(base.LLAMA3), "isolated"),
+                                      pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]),
+             decoders.ByteLevel())
+    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    odd = [b for b in range(256) if b not in plain]
+    alphabet = {chr(b): b for b in plain} | {chr(256 + i): b for i, b in enumerate(odd)}
+    lines = [base64.b64encode(bytes(alphabet[c] for c in text)).decode() + " %d\n" % i
+             for text, i in sorted(t.get_vocab().items(), key=lambda item: item[1])]
+    (out / (name + ".model")).write_text("".join(lines))
+    sums = [fnv(fnv_ids(0x811C9DC5, ids), t.decode(ids).encode()) for ids in (t.encode(text).ids for text in texts)]
+    base.write(out / (name + ".json"), {"kind": "", "unknown": -1, "cases": "".join("%08x" % s for s in sums)})
+
+
 def main():
     out = pathlib.Path(sys.argv[1])
     out.mkdir(exist_ok=True)
@@ -287,7 +351,13 @@ def main():
     texts = base.texts(random.Random(base.SEED + 1), N_TEXTS, base.old_characters(), added)
     base.write(out / "texts.json", texts)
     for name, t in list(bpe_pipelines()) + list(other_pipelines(out)):
-        base.write(out / (name + ".json"), fixture(t, texts))
+        path = out / (name + ".json")
+        if path.exists():
+            t = Tokenizer.from_str(json.dumps(json.loads(path.read_text(encoding="utf-8"))["tokenizer"]))
+        base.write(path, fixture(t, texts))
+    for name, model in sp_models(out):
+        write_sp(out, name, model, texts)
+    write_tiktoken(out, "tiktoken", texts)
 
 
 if __name__ == "__main__":
