@@ -13,8 +13,6 @@ enum {
     NO_RANK = -1,    /* as uint32_t: above all */
 };
 
-#define LOWER_BLOCK "\xe2\x96\x81" /* U+2581, which stands for a space */
-
 struct bpe_symbol {
     int32_t id; /* -1: merged into the one before */
     uint32_t previous;
@@ -95,27 +93,36 @@ weft_status bpe_merge_parts(bpe *b, int32_t id, uint32_t rank, weft_error *err)
     return status;
 }
 
-/* Whether the character U+2581 stands behind another one. */
-static bool joins_space(const vocab_entry *entry)
+/* Marks which bytes stand side by side where two characters of a text meet. */
+static void mark_joined(bpe *b, const vocab_entry *entry)
 {
-    for (uint32_t i = 3; i + 3 <= entry->text_len; i++) {
-        if (memcmp(entry->text + i, LOWER_BLOCK, 3) == 0 &&
-            memcmp(entry->text + i - 3, LOWER_BLOCK, 3) != 0)
-            return true;
+    for (uint32_t i = 1; i < entry->text_len; i++) {
+        unsigned char byte = (unsigned char)entry->text[i];
+        unsigned char before = (unsigned char)entry->text[i - 1];
+        if ((byte & 0xc0) != 0x80) b->joined[before][byte / 64] |= (uint64_t)1 << (byte % 64);
     }
-    return entry->text_len >= 4 && memcmp(entry->text + 1, LOWER_BLOCK, 3) == 0;
 }
 
-/* A word may be cut before each U+2581 behind another character when no merge puts the two
- * together: what is unknown before it ends there too, since it is known itself. */
-static bool find_parts_at_space(const bpe *b)
+static bool is_byte_token(const vocab_entry *entry)
 {
+    return entry->text_len == 6 && memcmp(entry->text, "<0x", 3) == 0;
+}
+
+/* A word may be cut where no result of a merge has the two characters side by side, unless what is
+ * unknown on both sides would be put together. */
+static bool find_joined(bpe *b)
+{
+    bool complete = b->byte_fallback;
+    for (size_t i = 0; i < 256 && complete; i++) complete = b->fallback_ids[i] >= 0;
     if (b->bytes || b->whole_words || b->prefix.len != 0 || b->suffix.len != 0) return false;
-    if (vocab_find_model(b->vocab, (str){LOWER_BLOCK, 3}) < 0) return false;
+    if (!complete && (b->byte_fallback || (b->unknown >= 0 && b->fuse_unknown))) return false;
+    memset(b->joined, 0, sizeof b->joined);
     for (size_t i = 0; i < b->merges.n_slots; i++) {
         const pairs_slot *slot = &b->merges.slots[i];
         if (slot->key == PAIRS_FREE) continue;
-        if (joins_space(vocab_get(b->vocab, (int32_t)slot->value))) return false;
+        if (is_byte_token(vocab_get(b->vocab, (int32_t)(slot->key >> 32)))) return false;
+        if (is_byte_token(vocab_get(b->vocab, (int32_t)(uint32_t)slot->key))) return false;
+        mark_joined(b, vocab_get(b->vocab, (int32_t)slot->value));
     }
     return true;
 }
@@ -129,7 +136,7 @@ void bpe_finish(bpe *b, bool bytes)
         b->byte_ids[i] = vocab_find_model(b->vocab, (str){text, n});
     }
     if (b->byte_fallback) vocab_byte_ids(b->vocab, b->fallback_ids);
-    b->parts_at_space = find_parts_at_space(b);
+    b->parts = find_joined(b);
 }
 
 void bpe_scratch_init(bpe_scratch *s, const weft_allocator *allocator)
@@ -437,18 +444,12 @@ weft_status bpe_encode(const bpe *b, bpe_scratch *s, str word, token_list *out, 
 
 size_t bpe_part(const bpe *b, str word)
 {
-    if (!b->parts_at_space) return word.len;
-    size_t at = word.len > 3 && memcmp(word.ptr, LOWER_BLOCK, 3) == 0 ? 3 : 1;
-    bool behind = at == 1; /* a U+2581 at at stands behind another character */
-    while (at + 3 <= word.len) {
-        const char *found = memchr(word.ptr + at, LOWER_BLOCK[0], word.len - at);
-        if (found == NULL) break;
-        size_t here = (size_t)(found - word.ptr);
-        if (here > at) behind = true;
-        bool space = here + 3 <= word.len && memcmp(found, LOWER_BLOCK, 3) == 0;
-        if (space && behind) return here;
-        at = here + (space ? 3 : 1);
-        behind = !space;
+    if (!b->parts) return word.len;
+    for (size_t at = 1; at < word.len; at++) {
+        unsigned char byte = (unsigned char)word.ptr[at];
+        unsigned char before = (unsigned char)word.ptr[at - 1];
+        if ((byte & 0xc0) == 0x80) continue;
+        if ((b->joined[before][byte / 64] >> (byte % 64) & 1) == 0) return at;
     }
     return word.len;
 }

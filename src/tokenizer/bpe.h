@@ -17,10 +17,11 @@ typedef struct bpe {
     bool byte_fallback;        /* a character that the vocabulary lacks becomes its bytes */
     bool whole_words;          /* a word in the vocabulary is taken without merging */
     bool fuse_unknown;
-    bool parts_at_space; /* no merge reaches over the start of a U+2581 */
-    int32_t unknown;     /* -1: symbols that the vocabulary lacks are dropped */
-    str prefix;          /* before each character of a word but the first; borrowed */
-    str suffix;          /* behind the last character of a word; borrowed */
+    bool parts;              /* a word may be cut by the table below */
+    int32_t unknown;         /* -1: symbols that the vocabulary lacks are dropped */
+    str prefix;              /* before each character of a word but the first; borrowed */
+    str suffix;              /* behind the last character of a word; borrowed */
+    uint64_t joined[256][4]; /* bits: a byte, and one behind it, where characters in a merge meet */
 } bpe;
 
 enum { BPE_PART_BYTES = 512 }; /* longest token that bpe_merge_parts takes */

@@ -311,13 +311,55 @@ static void spell_bytes(uint32_t c, str bytes, strbuf *out)
     }
 }
 
-static weft_status change_all(change *one, str text, strbuf *out)
+enum { DROPPED = -1, SLOWLY = -2 };
+
+/* What becomes of an ASCII character. */
+static int32_t ascii_after(normalizer_kind kind, char c)
 {
+    unsigned char byte = (unsigned char)c;
+    bool breaks = c == '\t' || c == '\n' || c == '\r';
+    switch (kind) {
+    case NORMALIZE_LOWERCASE:
+        return c >= 'A' && c <= 'Z' ? c + 32 : c;
+    case NORMALIZE_CLEAN:
+        if (breaks) return ' ';
+        return byte < 0x20 || byte == 0x7f ? DROPPED : c;
+    case NORMALIZE_NMT:
+    case NORMALIZE_BYTES:
+        return SLOWLY;
+    default:
+        return c;
+    }
+}
+
+/* Appends the ASCII characters at the start of text, as many as there are up to a limit. */
+static size_t change_ascii(const int32_t after[128], str text, strbuf *out)
+{
+    char chunk[512];
+    size_t n = 0;
+    size_t i = 0;
+    for (; i < text.len && i < sizeof chunk; i++) {
+        unsigned char byte = (unsigned char)text.ptr[i];
+        if (byte >= 0x80 || after[byte] == SLOWLY) break;
+        if (after[byte] != DROPPED) chunk[n++] = (char)after[byte];
+    }
+    strbuf_add(out, chunk, n);
+    return i;
+}
+
+static weft_status change_all(normalizer_kind kind, change *one, str text, strbuf *out)
+{
+    int32_t after[128];
+    for (int32_t i = 0; i < 128; i++) after[i] = ascii_after(kind, (char)i);
     for (size_t at = 0; at < text.len && out->status == WEFT_OK;) {
         uint32_t c;
-        size_t n = utf8_decode(text.ptr + at, text.len - at, &c);
+        str rest = {text.ptr + at, text.len - at};
+        size_t n = change_ascii(after, rest, out);
+        at += n;
+        if (n != 0) continue;
+        n = utf8_decode(rest.ptr, rest.len, &c);
         if (n == 0) return WEFT_FORMAT;
-        one(c, (str){text.ptr + at, n}, out);
+        one(c, (str){rest.ptr, n}, out);
         at += n;
     }
     return out->status;
@@ -411,7 +453,7 @@ static weft_status run_step(const normalizer_step *step, normalizer_scratch *s, 
     bool found = true;
     change *one = change_of(step->kind);
     if (one != NULL) {
-        status = change_all(one, *text, out);
+        status = change_all(step->kind, one, *text, out);
     } else if (step->kind <= NORMALIZE_NFKD) {
         status = normal_form(s, step->kind, *text, out);
     } else if (step->kind == NORMALIZE_STRIP) {

@@ -185,8 +185,8 @@ static weft_status stretch(joiner *j, size_t start, size_t end, bool is_match)
 static size_t run_end(str text, size_t from, char_class *in_class, bool in)
 {
     while (from < text.len) {
-        uint32_t c;
-        size_t n = utf8_decode(text.ptr + from, text.len - from, &c);
+        uint32_t c = (unsigned char)text.ptr[from];
+        size_t n = c < 0x80 ? 1 : utf8_decode(text.ptr + from, text.len - from, &c);
         if (in_class(c) != in) break;
         from += n == 0 ? 1 : n;
     }

@@ -340,7 +340,7 @@ static tokenizer *open_sp_metadata(const json *f)
     return open_metadata(&m, json_length(pieces));
 }
 
-/* The same vocabularies as GGUF files have them. Without collapsed spaces, which "llama" has not. */
+/* The same vocabularies as GGUF files have them; a "llama" does not collapse spaces. */
 static void test_gguf_sentencepiece(void **state)
 {
     static const char *const FILES[] = {"sp-bpe", "sp-unigram", "sp-unigram-bytes"};
