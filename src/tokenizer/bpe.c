@@ -80,6 +80,10 @@ weft_status bpe_merge_parts(bpe *b, int32_t id, uint32_t rank, weft_error *err)
                        "tokenizer: token %d has %u bytes, at most %d are supported", id,
                        entry->text_len, BPE_PART_BYTES);
     }
+    if (b->merges.n_keys > BPE_PART_PAIRS) {
+        return err_set(err, WEFT_LIMIT, "tokenizer: %zu pairs of tokens, at most %d are supported",
+                       b->merges.n_keys, BPE_PART_PAIRS);
+    }
     weft_status status = WEFT_OK;
     for (uint32_t at = 1; at < entry->text_len && status == WEFT_OK; at++) {
         if (((unsigned char)entry->text[at] & 0xc0) == 0x80) continue; /* inside a character */

@@ -24,7 +24,10 @@ typedef struct bpe {
     uint64_t joined[256][4]; /* bits: a byte, and one behind it, where characters in a merge meet */
 } bpe;
 
-enum { BPE_PART_BYTES = 512 }; /* longest token that bpe_merge_parts takes */
+enum {
+    BPE_PART_BYTES = 512,     /* longest token that bpe_merge_parts takes */
+    BPE_PART_PAIRS = 1 << 25, /* most pairs that it finds in all */
+};
 
 weft_status bpe_init(bpe *b, const weft_allocator *allocator, const vocab *v, size_t n_merges,
                      weft_error *err);

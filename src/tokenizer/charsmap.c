@@ -100,6 +100,8 @@ static bool put_chunk(const charsmap *m, str chunk, strbuf *out)
 /* The bytes of the grapheme at the start of text. */
 static size_t grapheme(str text)
 {
+    bool plain = (unsigned char)text.ptr[0] < 0x80 && text.ptr[0] != '\r';
+    if (plain && (text.len == 1 || (unsigned char)text.ptr[1] < 0x80)) return 1;
     utf8proc_int32_t state = 0;
     uint32_t before;
     size_t at = utf8_decode(text.ptr, text.len, &before);

@@ -31,6 +31,15 @@ static weft_status copy(decoder *d, str *text, weft_error *err)
     return text->ptr != NULL ? WEFT_OK : err_set(err, WEFT_NOMEM, "out of memory for a decoder");
 }
 
+/* Looking for a text costs a token's length times the text's. */
+static weft_status check_text(str text, weft_error *err)
+{
+    if (text.len <= REPLACE_BYTES) return WEFT_OK;
+    return err_set(err, WEFT_LIMIT,
+                   "tokenizer: a decoder's text of %zu bytes, at most %d are supported", text.len,
+                   REPLACE_BYTES);
+}
+
 /* Steps behind what joins tokens would see the whole. */
 static weft_status check_order(const decoder *d, weft_error *err)
 {
@@ -48,6 +57,8 @@ static weft_status check_order(const decoder *d, weft_error *err)
 
 static weft_status strip_whole(decoder *d, const decoder_step *step, weft_error *err)
 {
+    weft_status status = check_text(step->text, err);
+    if (status != WEFT_OK) return status;
     if (d->strip.len != 0 || step->n_left > DECODER_STRIP || step->n_right > DECODER_STRIP) {
         return err_set(err, WEFT_UNSUPPORTED,
                        "tokenizer: a 'Strip' of %u and %u characters behind 'Fuse' is not "
@@ -64,6 +75,7 @@ weft_status decoder_add(decoder *d, decoder_step step, weft_error *err)
 {
     if (step.kind == DECODE_STRIP && d->joined) return strip_whole(d, &step, err);
     weft_status status = check_order(d, err);
+    if (status == WEFT_OK) status = check_text(step.text, err);
     if (status == WEFT_OK) status = copy(d, &step.text, err);
     if (status != WEFT_OK) return status;
     d->steps[d->n_steps++] = step;
@@ -87,8 +99,10 @@ weft_status decoder_replace(decoder *d, str from, bool literal, str to, weft_err
 weft_status decoder_suffix(decoder *d, str suffix, weft_error *err)
 {
     weft_status status = check_order(d, err);
+    if (status == WEFT_OK) status = check_text(suffix, err);
+    if (status != WEFT_OK) return status;
     d->suffix = suffix;
-    return status == WEFT_OK ? copy(d, &d->suffix, err) : status;
+    return copy(d, &d->suffix, err);
 }
 
 void decoder_fuse(decoder *d)

@@ -20,6 +20,11 @@ weft_status trie_put(trie *t, str text, uint32_t number, bool *is_new, weft_erro
         return err_set(err, WEFT_LIMIT, "tokenizer: a token of %zu bytes, at most %d are supported",
                        text.len, TRIE_BYTES);
     }
+    if (t->n_nodes + text.len > TRIE_NODES) {
+        return err_set(err, WEFT_LIMIT,
+                       "tokenizer: tokens of %zu bytes in all, at most %d are supported",
+                       t->n_nodes + text.len, TRIE_NODES);
+    }
     uint32_t node = 0;
     uint64_t key = 0;
     for (size_t i = 0; i < text.len; i++) {

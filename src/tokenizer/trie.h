@@ -5,7 +5,10 @@
 #include "base/str.h"
 #include "tokenizer/pairs.h"
 
-enum { TRIE_BYTES = 1024 }; /* longest text: looking costs a text's length times this at worst */
+enum {
+    TRIE_BYTES = 1024,    /* longest text: looking costs a text's length times this at worst */
+    TRIE_NODES = 1 << 24, /* most bytes of all texts, beginnings in common counted once */
+};
 
 #define TRIE_NONE UINT32_MAX
 
