@@ -511,7 +511,8 @@ weft_status json_read_post_processor(tokenizer *t, const json *value, weft_error
  * the same. */
 weft_status json_read_decoder(tokenizer *t, const json *value, weft_error *err)
 {
-    decoder_step step = {.kind = t->pretoken.bytes ? DECODE_BYTELEVEL : DECODE_JOIN};
+    bool bytes = t->pretoken.bytes || t->pretoken.spelled;
+    decoder_step step = {.kind = bytes ? DECODE_BYTELEVEL : DECODE_JOIN};
     if (json_is_null(value)) return decoder_add(&t->decoder, step, err);
     return walk_stage(t, value, "decoder", "decoders", read_decoder, err);
 }

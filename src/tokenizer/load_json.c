@@ -82,7 +82,7 @@ static weft_status add_to_matcher(tokenizer *t, const json *token, int32_t id,
 static weft_status read_added(tokenizer *t, const json *list, weft_error *err)
 {
     normalizer_scratch scratch;
-    normalizer_scratch_init(&scratch, t->allocator, TRIE_BYTES * 64);
+    normalizer_scratch_init(&scratch, t->allocator, (size_t)TRIE_BYTES * 64);
     weft_status status = WEFT_OK;
     for (int pass = 0; pass < 2 && status == WEFT_OK; pass++) {
         for (size_t i = 0; i < json_length(list) && status == WEFT_OK; i++) {

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
+#include "tokenizer/bytelevel.h"
 
 /* ---- building ---- */
 
@@ -23,10 +24,6 @@ void pretoken_deinit(pretoken *p)
 
 static weft_status add(pretoken *p, pretoken_step step, str pattern, bool literal, weft_error *err)
 {
-    if (p->bytes) {
-        return err_set(err, WEFT_UNSUPPORTED,
-                       "tokenizer: a pre-tokenizer behind 'ByteLevel' is not supported");
-    }
     if (p->n_steps == PRETOKEN_STEPS) {
         return err_set(err, WEFT_LIMIT, "tokenizer: more than %d pre-tokenizers are not supported",
                        PRETOKEN_STEPS);
@@ -35,6 +32,9 @@ static weft_status add(pretoken *p, pretoken_step step, str pattern, bool litera
         weft_status status = regex_init(&step.regex, &p->memory, pattern, literal, err);
         if (status != WEFT_OK) return status;
     }
+    step.spells = p->bytes;
+    p->spelled = p->spelled || p->bytes;
+    p->bytes = false;
     p->steps[p->n_steps++] = step;
     return WEFT_OK;
 }
@@ -99,13 +99,19 @@ weft_status pretoken_bytelevel(pretoken *p, bool space_ahead, bool split, weft_e
 weft_status pretoken_scratch_init(pretoken_scratch *s, const weft_allocator *allocator,
                                   size_t text_bytes, weft_error *err)
 {
-    for (size_t i = 0; i < PRETOKEN_STEPS; i++) strbuf_init(&s->marked[i], allocator, 0);
+    for (size_t i = 0; i < PRETOKEN_STEPS; i++) {
+        strbuf_init(&s->marked[i], allocator, 0);
+        strbuf_init(&s->spelled[i], allocator, 0);
+    }
     return regex_search_init(&s->search, allocator, text_bytes, err);
 }
 
 void pretoken_scratch_deinit(pretoken_scratch *s)
 {
-    for (size_t i = 0; i < PRETOKEN_STEPS; i++) strbuf_deinit(&s->marked[i]);
+    for (size_t i = 0; i < PRETOKEN_STEPS; i++) {
+        strbuf_deinit(&s->marked[i]);
+        strbuf_deinit(&s->spelled[i]);
+    }
     regex_search_deinit(&s->search);
 }
 
@@ -286,11 +292,30 @@ static weft_status mark(const walk *w, uint32_t step_i, bool first, str *text)
     return WEFT_OK;
 }
 
+static weft_status spell(const walk *w, uint32_t step_i, str *text)
+{
+    strbuf *out = &w->scratch->spelled[step_i];
+    strbuf_clear(out);
+    for (size_t i = 0; i < text->len; i++) {
+        char bytes[4];
+        size_t n = utf8_encode(bytelevel_char((uint8_t)text->ptr[i]), bytes);
+        strbuf_add(out, bytes, n);
+    }
+    if (out->status != WEFT_OK)
+        return err_set(w->err, out->status, "out of memory for a piece of text");
+    *text = (str){out->ptr, out->len};
+    return WEFT_OK;
+}
+
 /* Depth is at most PRETOKEN_STEPS. */
 static weft_status run_step(const walk *w, uint32_t step_i, str text, bool first)
 {
     if (step_i == w->pretoken->n_steps) return w->word(w->user, text, w->err);
     const pretoken_step *step = &w->pretoken->steps[step_i];
+    if (step->spells) {
+        weft_status status = spell(w, step_i, &text);
+        if (status != WEFT_OK) return status;
+    }
     if (step->mark_len != 0) {
         weft_status status = mark(w, step_i, first, &text);
         if (status != WEFT_OK) return status;

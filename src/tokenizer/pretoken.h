@@ -37,6 +37,7 @@ typedef struct pretoken_step {
     bool invert; /* what is between matches counts as the match */
     pretoken_ahead ahead;
     bool marks_spaces; /* spaces become the mark */
+    bool spells;       /* bytes are spelled in the byte-level alphabet first */
     char mark[4];
     uint8_t mark_len;
 } pretoken_step;
@@ -46,7 +47,8 @@ typedef struct pretoken {
     regex_memory memory;
     pretoken_step steps[PRETOKEN_STEPS];
     uint32_t n_steps;
-    bool bytes; /* the last step was ByteLevel: words are bytes, not characters */
+    bool bytes;   /* the last step was ByteLevel: words are bytes, not characters */
+    bool spelled; /* an earlier one was: words are characters that spell bytes */
 } pretoken;
 
 /* The pattern of ByteLevel. */
@@ -57,7 +59,8 @@ typedef struct pretoken {
 weft_status pretoken_init(pretoken *p, const weft_allocator *allocator, weft_error *err);
 void pretoken_deinit(pretoken *p);
 
-/* LIMIT for too many steps; UNSUPPORTED behind ByteLevel, which has to be last. */
+/* LIMIT for too many steps. What follows ByteLevel works on spelled bytes, and words are those
+ * then. */
 weft_status pretoken_split(pretoken *p, str pattern, bool literal, split_behavior behavior,
                            bool invert, weft_error *err);
 weft_status pretoken_class(pretoken *p, char_class *in_class, split_behavior behavior,
@@ -72,6 +75,7 @@ weft_status pretoken_bytelevel(pretoken *p, bool space_ahead, bool split, weft_e
 typedef struct pretoken_scratch {
     regex_search search;
     strbuf marked[PRETOKEN_STEPS]; /* the text that a step has rewritten */
+    strbuf spelled[PRETOKEN_STEPS];
 } pretoken_scratch;
 
 weft_status pretoken_scratch_init(pretoken_scratch *s, const weft_allocator *allocator,

@@ -15,7 +15,7 @@ static weft_status user_defined(tokenizer *t, int32_t id, str text, weft_error *
     strbuf_init(&marked, t->allocator, 0);
     for (size_t i = 0; i < text.len; i++) {
         bool space = text.ptr[i] == ' ';
-        bool mark = memchr(MARK, text.ptr[i], 3) != NULL;
+        bool mark = text.ptr[i] == MARK[0] || text.ptr[i] == MARK[1] || text.ptr[i] == MARK[2];
         if (!space && !mark && text.ptr[i] != '\n' && text.ptr[i] != '\t') flags = VOCAB_ADDED;
         strbuf_add(&marked, space ? MARK : text.ptr + i, space ? 3 : 1);
     }

@@ -185,10 +185,10 @@ static weft_status load_file(const env *world, str file, const char *pre, const 
     return WEFT_OK;
 }
 
-weft_status tokenizer_parse_model(const env *world, str file, const char *pre, tokenizer **out,
-                                  weft_error *err)
+weft_status tokenizer_parse_model(const env *environment, str file, const char *pre,
+                                  tokenizer **out, weft_error *err)
 {
-    return load_file(world, file, pre, NULL, out, err);
+    return load_file(environment, file, pre, NULL, out, err);
 }
 
 static weft_status open_other(const weights *w, const json *config, tokenizer **out,

@@ -31,8 +31,8 @@ weft_status tokenizer_parse(const env *env, const char *json_text, size_t n_byte
 
 /* From a tokenizer.model of SentencePiece, or a vocabulary of tiktoken with the pre-tokenizer that
  * goes with it, as GGUF files name it. */
-weft_status tokenizer_parse_model(const env *env, str file, const char *pre, tokenizer **out,
-                                  weft_error *err);
+weft_status tokenizer_parse_model(const env *environment, str file, const char *pre,
+                                  tokenizer **out, weft_error *err);
 
 void tokenizer_destroy(tokenizer *t);
 

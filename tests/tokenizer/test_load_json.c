@@ -64,9 +64,6 @@ static const refusal STAGES[] = {
     {"\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(\"},\"behavior\":"
      "\"Removed\"}",
      WEFT_UNSUPPORTED, "a group without an end"},
-    {"\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"ByteLevel\"},"
-     "{\"type\":\"Digits\"}]}",
-     WEFT_UNSUPPORTED, "behind 'ByteLevel'"},
     {"\"post_processor\":{\"type\":\"Other\"}", WEFT_UNSUPPORTED, "post-processor 'Other'"},
     {"\"post_processor\":{\"type\":\"BertProcessing\",\"cls\":[\"a\",3]}", WEFT_FORMAT,
      "'cls' id 3 is not below the vocabulary's 3"},

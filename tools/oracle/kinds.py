@@ -189,6 +189,11 @@ def bpe_pipelines():
                                                 decoders.Strip("t", 1, 1), decoders.Fuse(), decoders.Strip("_", 2, 2)]))
     yield "bytes-first", made(byte_level_bpe(), normalizers.Sequence([normalizers.NFKC(), normalizers.ByteLevel()]),
                               split(Regex(r"[\u0120]?\w+|[^\w]"), "isolated"), decoders.ByteLevel())
+    yield "falcon", made(byte_level_bpe(), None,
+                         pre_tokenizers.Sequence([pre_tokenizers.Punctuation("contiguous"),
+                                                  pre_tokenizers.ByteLevel(add_prefix_space=False),
+                                                  pre_tokenizers.Digits(False),
+                                                  split(Regex("[0-9][0-9][0-9]"), "isolated")]), decoders.ByteLevel())
     roberta = byte_level_bpe()
     roberta.add_special_tokens([base.special(x) for x in ("<s>", "</s>")])
     roberta.post_processor = processors.RobertaProcessing(("</s>", roberta.token_to_id("</s>")),
