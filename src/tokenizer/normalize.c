@@ -106,7 +106,7 @@ void normalizer_scratch_deinit(normalizer_scratch *s)
     strbuf_deinit(&s->texts[1]);
     mem_free(s->allocator, s->chars, s->n_chars * sizeof *s->chars);
     mem_free(s->allocator, s->marks, s->n_marks * sizeof *s->marks);
-    if (s->searches) regex_search_deinit(&s->search);
+    if (s->search_bytes != 0) regex_search_deinit(&s->search);
 }
 
 static bool is_ascii(str text)
@@ -411,11 +411,14 @@ static weft_status one_space(str text, strbuf *out)
 
 /* ---- running ---- */
 
+/* The steps that a search may take grow with the text. */
 static weft_status open_search(normalizer_scratch *s, size_t text_bytes, weft_error *err)
 {
-    if (s->searches) return WEFT_OK;
+    if (text_bytes < s->search_bytes) return WEFT_OK;
+    if (s->search_bytes != 0) regex_search_deinit(&s->search);
+    s->search_bytes = 0;
     weft_status status = regex_search_init(&s->search, s->allocator, text_bytes, err);
-    s->searches = status == WEFT_OK;
+    if (status == WEFT_OK) s->search_bytes = text_bytes + 1;
     return status;
 }
 

@@ -62,7 +62,7 @@ typedef struct normalizer_scratch {
     int32_t *marks; /* [n_marks] */
     size_t n_marks;
     regex_search search;
-    bool searches; /* search is open */
+    size_t search_bytes; /* texts that it is made for; 0: it is not open */
 } normalizer_scratch;
 
 /* limit_bytes: longest result. Allocates nothing. */
