@@ -150,6 +150,34 @@ static void test_names(void **state)
     refuse(&f, WEFT_FORMAT, "tokenizer.ggml.model is no text");
 }
 
+/* The other kinds of models, with what the vocabulary above has in their terms. */
+static void test_models(void **state)
+{
+    static const struct {
+        const char *model;
+        int32_t ids[6]; /* of "ab 1<t>" and what is put around */
+        size_t n;
+    } CASES[] = {{"llama", {0, 4, 7, 6, 1}, 5},  /* merged by scores; U+2581 is dropped */
+                 {"gemma4", {0, 4, 7, 6, 1}, 5}, /* merged by merges */
+                 {"t5", {0, 4, 7, 6, 1}, 5}};
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        file f;
+        tokenizer *t = NULL;
+        weft_error err = {0};
+        token_list list;
+        file_init(&f);
+        put_text(&f, MODEL, CASES[i].model);
+        assert_ok(open_file(&f, &t, &err), &err);
+        token_list_init(&list, mem_system());
+        assert_ok(tokenizer_encode(t, str_of("ab 1<t>"), TOKENIZER_SPECIALS, &list, &err), &err);
+        assert_int_equal(list.len, CASES[i].n);
+        assert_memory_equal(list.ids, CASES[i].ids, CASES[i].n * sizeof list.ids[0]);
+        token_list_deinit(&list);
+        tokenizer_destroy(t);
+    }
+}
+
 /* Each row's patterns compile. */
 static void test_pre_types(void **state)
 {
@@ -261,8 +289,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_vocabulary), cmocka_unit_test(test_names),
-        cmocka_unit_test(test_pre_types),  cmocka_unit_test(test_arrays),
-        cmocka_unit_test(test_values),     cmocka_unit_test(test_missing),
-        cmocka_unit_test(test_faults)};
+        cmocka_unit_test(test_models),     cmocka_unit_test(test_pre_types),
+        cmocka_unit_test(test_arrays),     cmocka_unit_test(test_values),
+        cmocka_unit_test(test_missing),    cmocka_unit_test(test_faults)};
     return TEST_RUN("tokenizer/load_gguf", tests);
 }
