@@ -131,9 +131,21 @@ static bool find_joined(bpe *b)
     return true;
 }
 
+/* A special token is found as it stands or not at all. */
+static void forbid_specials(bpe *b)
+{
+    for (size_t i = 0; i < b->merges.n_slots; i++) {
+        pairs_slot *slot = &b->merges.slots[i];
+        if (slot->key == PAIRS_FREE) continue;
+        const vocab_entry *entry = vocab_get(b->vocab, (int32_t)slot->value);
+        if ((entry->flags & VOCAB_SPECIAL) != 0) slot->rank = (uint32_t)NO_RANK;
+    }
+}
+
 void bpe_finish(bpe *b, bool bytes)
 {
     b->bytes = bytes;
+    forbid_specials(b);
     for (uint32_t i = 0; i < 256; i++) {
         char text[4];
         size_t n = utf8_encode(bytes ? bytelevel_char((uint8_t)i) : i, text);

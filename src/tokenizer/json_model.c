@@ -119,14 +119,11 @@ static weft_status read_unigram(tokenizer *t, const json *source, size_t n_added
     if (status == WEFT_OK) status = pipeline_reserve(t, MODEL_UNIGRAM, n + n_added, 0, err);
     for (size_t i = 0; i < n && status == WEFT_OK; i++) {
         const json *text = json_at(json_at(list, i), 0);
+        double score = json_number(json_at(json_at(list, i), 1), 0.0);
         status = json_expect(text, JSON_KIND_TEXT, "a token of the model", err);
+        unigram_put(u, (int32_t)i, score);
         if (status == WEFT_OK)
             status = vocab_put(&t->vocab, (int64_t)i, json_text(text), VOCAB_MODEL, err);
-    }
-    for (size_t i = 0; i < n && status == WEFT_OK; i++) {
-        const json *item = json_at(list, i);
-        bool found = vocab_find(&t->vocab, json_text(json_at(item, 0))) == (int32_t)i;
-        status = unigram_put(u, (int32_t)i, json_number(json_at(item, 1), 0.0), found, err);
     }
     if (status != WEFT_OK) return status;
     if (unknown >= (int64_t)n) {

@@ -16,7 +16,7 @@ weft_status model_finish(model *m, bool bytes, weft_error *err)
                        "supported");
     }
     if (m->kind == MODEL_BPE) bpe_finish(&m->bpe, bytes);
-    if (m->kind == MODEL_UNIGRAM) unigram_finish(&m->unigram);
+    if (m->kind == MODEL_UNIGRAM) return unigram_finish(&m->unigram, err);
     if (m->kind == MODEL_WORDPIECE) return wordpiece_fill(&m->wordpiece, m->vocab, err);
     return WEFT_OK;
 }
@@ -48,7 +48,7 @@ static weft_status encode(const model *m, model_scratch *s, str word, token_list
     case MODEL_WORDPIECE:
         return wordpiece_encode(&m->wordpiece, word, out, err);
     case MODEL_WORDLEVEL:
-        id = vocab_find_model(m->vocab, word);
+        id = vocab_find_plain(m->vocab, word);
         if (id < 0) id = m->unknown;
         return id < 0 ? WEFT_OK : token_list_add(out, id, err);
     }

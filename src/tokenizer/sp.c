@@ -57,7 +57,10 @@ weft_status sp_score(tokenizer *t, int32_t id, int64_t type, double score, weft_
     if (score != score) return err_set(err, WEFT_FORMAT, "tokenizer: the score of token %d", id);
     if (entry == NULL || (entry->flags & VOCAB_MODEL) == 0 || type == SP_BYTE) return WEFT_OK;
     if (vocab_find(&t->vocab, (str){entry->text, entry->text_len}) != id) return WEFT_OK;
-    if (t->model.kind == MODEL_UNIGRAM) return unigram_put(&t->model.unigram, id, score, true, err);
+    if (t->model.kind == MODEL_UNIGRAM) {
+        unigram_put(&t->model.unigram, id, score);
+        return WEFT_OK;
+    }
     return bpe_merge_parts(&t->model.bpe, id, rank_of((float)score), err);
 }
 

@@ -21,10 +21,11 @@ weft_status unigram_init(unigram *u, const weft_allocator *allocator, const voca
     *u = (unigram){.allocator = allocator, .vocab = v, .lowest = HUGE_VAL, .unknown = -1};
     weft_status status = trie_init(&u->trie, allocator, err);
     if (status != WEFT_OK || capacity == 0) return status;
-    u->scores = mem_alloc_zero(allocator, capacity * sizeof *u->scores);
+    u->scores = mem_alloc(allocator, capacity * sizeof *u->scores);
     if (u->scores == NULL)
         return err_set(err, WEFT_NOMEM, "out of memory for %zu scores", capacity);
     u->capacity = capacity;
+    for (size_t i = 0; i < capacity; i++) u->scores[i] = (double)NAN;
     return WEFT_OK;
 }
 
@@ -36,20 +37,25 @@ void unigram_deinit(unigram *u)
     *u = (unigram){0};
 }
 
-weft_status unigram_put(unigram *u, int32_t id, double score, bool found, weft_error *err)
+void unigram_put(unigram *u, int32_t id, double score)
 {
-    const vocab_entry *entry = vocab_get(u->vocab, id);
-    if (entry == NULL || (size_t)id >= u->capacity) return WEFT_OK;
+    if (id < 0 || (size_t)id >= u->capacity) return;
     u->scores[id] = score;
     if (score < u->lowest) u->lowest = score;
-    bool is_new;
-    if (!found) return WEFT_OK;
-    return trie_put(&u->trie, (str){entry->text, entry->text_len}, (uint32_t)id, &is_new, err);
 }
 
-void unigram_finish(unigram *u)
+weft_status unigram_finish(unigram *u, weft_error *err)
 {
+    weft_status status = WEFT_OK;
     if (u->byte_fallback) vocab_byte_ids(u->vocab, u->fallback_ids);
+    for (uint32_t id = 0; id < u->vocab->n && id < u->capacity && status == WEFT_OK; id++) {
+        const vocab_entry *entry = &u->vocab->entries[id];
+        str text = {entry->text, entry->text_len};
+        bool is_new;
+        if (!isnan(u->scores[id]) && vocab_find_plain(u->vocab, text) == (int32_t)id)
+            status = trie_put(&u->trie, text, id, &is_new, err);
+    }
+    return status;
 }
 
 void unigram_scratch_deinit(unigram_scratch *s)
@@ -101,7 +107,7 @@ static void step(const unigram *u, unigram_node *here, str rest)
 /* A run of unknown characters is one: it may be a token that lost, or bytes. */
 static weft_status give_unknown(const unigram *u, str run, token_list *out, weft_error *err)
 {
-    int32_t id = vocab_find_model(u->vocab, run);
+    int32_t id = vocab_find_plain(u->vocab, run);
     bool bytes = id < 0 && u->byte_fallback;
     for (size_t i = 0; i < run.len && bytes; i++)
         bytes = u->fallback_ids[(unsigned char)run.ptr[i]] >= 0;

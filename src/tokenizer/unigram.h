@@ -10,7 +10,7 @@ typedef struct unigram {
     const weft_allocator *allocator; /* borrowed */
     const vocab *vocab;              /* borrowed */
     trie trie;                       /* spelling -> id */
-    double *scores;                  /* [capacity], by id */
+    double *scores;                  /* [capacity], by id; NaN: not found in texts */
     size_t capacity;
     double lowest;
     bool single;        /* sums are rounded to floats */
@@ -24,11 +24,12 @@ weft_status unigram_init(unigram *u, const weft_allocator *allocator, const voca
                          size_t capacity, weft_error *err);
 void unigram_deinit(unigram *u);
 
-/* A token of the vocabulary; found: in texts. LIMIT when it is longer than a trie takes. */
-weft_status unigram_put(unigram *u, int32_t id, double score, bool found, weft_error *err);
+/* The score of a token of the vocabulary. */
+void unigram_put(unigram *u, int32_t id, double score);
 
-/* Before encoding, when the vocabulary is complete. */
-void unigram_finish(unigram *u);
+/* Before encoding, when the vocabulary is complete: takes the model's tokens but special ones.
+ * LIMIT when one is longer than a trie takes. */
+weft_status unigram_finish(unigram *u, weft_error *err);
 
 typedef struct unigram_node unigram_node;
 

@@ -96,6 +96,12 @@ int32_t vocab_find_model(const vocab *v, str text)
     return id != MAP_NONE && (v->entries[id].flags & VOCAB_MODEL) != 0 ? (int32_t)id : -1;
 }
 
+int32_t vocab_find_plain(const vocab *v, str text)
+{
+    int32_t id = vocab_find_model(v, text);
+    return id >= 0 && (v->entries[id].flags & VOCAB_SPECIAL) == 0 ? id : -1;
+}
+
 void vocab_byte_ids(const vocab *v, int32_t ids[256])
 {
     static const char DIGITS[] = "0123456789ABCDEF";

@@ -47,6 +47,9 @@ int32_t vocab_find(const vocab *v, str text);
 /* The same among the model's own. */
 int32_t vocab_find_model(const vocab *v, str text);
 
+/* The same without special tokens: a text that may not name them cannot spell them either. */
+int32_t vocab_find_plain(const vocab *v, str text);
+
 /* The ids of "<0x00>" to "<0xFF>". */
 void vocab_byte_ids(const vocab *v, int32_t ids[256]);
 

@@ -18,8 +18,7 @@ weft_status wordpiece_fill(wordpiece *w, const vocab *v, weft_error *err)
     for (uint32_t id = 0; id < v->n && status == WEFT_OK; id++) {
         const vocab_entry *entry = &v->entries[id];
         bool is_new;
-        if ((entry->flags & VOCAB_MODEL) == 0) continue;
-        if (vocab_find_model(v, (str){entry->text, entry->text_len}) != (int32_t)id) continue;
+        if (vocab_find_plain(v, (str){entry->text, entry->text_len}) != (int32_t)id) continue;
         status = trie_put(&w->trie, (str){entry->text, entry->text_len}, id, &is_new, err);
     }
     uint32_t number;

@@ -490,6 +490,40 @@ static void test_follow(void **state)
     json_doc_free(&doc);
 }
 
+/* What comes from outside cannot spell a special token, although each model lists it. */
+static void test_specials_unspelled(void **state)
+{
+    static const char TEXT[] = "<s>";
+    static const char *const FORMATS[] = {
+        "{\"type\":\"BPE\",\"vocab\":{\"?\":0,\"<s>\":1,\"<\":2,\"s\":3,\">\":4,\"s>\":5},"
+        "\"merges\":[\"s >\",\"< s>\"]}",
+        "{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"?\",0],[\"<s>\",0]]}",
+        "{\"type\":\"WordPiece\",\"unk_token\":\"?\",\"vocab\":{\"?\":0,\"<s>\":1}}",
+        "{\"type\":\"WordLevel\",\"unk_token\":\"?\",\"vocab\":{\"?\":0,\"<s>\":1}}"};
+    (void)state;
+    env world = {mem_system(), io_system(), NULL};
+    for (size_t i = 0; i < COUNT_OF(FORMATS); i++) {
+        char source[512];
+        tokenizer *t = NULL;
+        weft_error err = {0};
+        token_list list;
+        str_span all = {0, sizeof TEXT - 1};
+        snprintf(
+            source, sizeof source,
+            "{\"added_tokens\":[{\"id\":1,\"content\":\"<s>\",\"special\":true}],\"model\":%s}",
+            FORMATS[i]);
+        assert_ok(tokenizer_parse(&world, source, strlen(source), &t, &err), &err);
+        token_list_init(&list, mem_system());
+        assert_ok(tokenizer_encode(t, str_of(TEXT), 0, &list, &err), &err);
+        assert_ok(tokenizer_encode_apart(t, str_of(TEXT), &all, 1, &list, &err), &err);
+        assert_true(list.len >= 2);
+        assert_int_equal(list.ids[0], 1);
+        for (size_t k = 1; k < list.len; k++) assert_int_not_equal(list.ids[k], 1);
+        token_list_deinit(&list);
+        tokenizer_destroy(t);
+    }
+}
+
 /* Texts and tokens of one letter: what looks back or ahead too often would take hours. */
 static void test_linear_time(void **state)
 {
@@ -522,6 +556,7 @@ int main(void)
                                        cmocka_unit_test(test_gguf_bert),
                                        cmocka_unit_test(test_faults),
                                        cmocka_unit_test(test_follow),
+                                       cmocka_unit_test(test_specials_unspelled),
                                        cmocka_unit_test(test_linear_time)};
     return TEST_RUN("tokenizer/kinds", tests);
 }
