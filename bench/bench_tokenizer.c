@@ -1,5 +1,5 @@
-/* bench_tokenizer.c - how fast a vocabulary encodes a text, in MB/s of processor time, so that other
- * work on the machine counts little.
+/* bench_tokenizer.c - how fast a vocabulary encodes a text, in MB/s of processor time, so that
+ * other work on the machine counts little.
  *
  * Usage: bench_tokenizer MODEL.gguf|tokenizer.json TEXT [runs] */
 #include <stdio.h>

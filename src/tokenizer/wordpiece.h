@@ -18,7 +18,8 @@ typedef struct wordpiece {
 weft_status wordpiece_init(wordpiece *w, const weft_allocator *allocator, weft_error *err);
 void wordpiece_deinit(wordpiece *w);
 
-/* Takes the model's tokens but special ones. Set prefix before. LIMIT when one is longer than a trie takes. */
+/* Takes the model's tokens but special ones. Set prefix before. LIMIT when one is longer than a
+ * trie takes. */
 weft_status wordpiece_fill(wordpiece *w, const vocab *v, weft_error *err);
 
 /* Appends the ids of one word (not empty, valid UTF-8). Time is linear. */
