@@ -27,3 +27,6 @@ write tests/tensor/encodings.txt encodings.py tools/oracle/mlx_affine_vectors.js
 write tests/kv/affine.txt kv_affine.py tools/oracle/mlx_affine_vectors.json
 echo "oracle.sh: tests/tokenizer/fixtures"
 "$python" tools/oracle/tokenizer.py tests/tokenizer/fixtures
+echo "oracle.sh: tests/tokenizer/fixtures/kinds"
+"$python" tools/oracle/kinds.py tests/tokenizer/fixtures/kinds 2>build/oracle/panics
+write src/tokenizer/char_ranges.h char_ranges.py

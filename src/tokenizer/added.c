@@ -2,23 +2,20 @@
  * that is a token itself) the ids are those of Hugging Face's tokenizers, which this follows. */
 #include "tokenizer/added.h"
 
-#include <string.h>
-#include <utf8proc.h>
-
-#include "base/assert.h"
 #include "base/utf8.h"
+#include "tokenizer/chars.h"
 
 weft_status added_init(added *a, const weft_allocator *allocator, weft_error *err)
 {
-    *a = (added){.allocator = allocator, .n_nodes = 1};
-    return pairs_init(&a->children, allocator, 0, err);
+    *a = (added){.allocator = allocator};
+    return trie_init(&a->trie, allocator, err);
 }
 
 void added_deinit(added *a)
 {
     if (a->allocator == NULL) return;
     mem_free(a->allocator, a->tokens, a->capacity * sizeof *a->tokens);
-    pairs_deinit(&a->children);
+    trie_deinit(&a->trie);
     *a = (added){0};
 }
 
@@ -37,84 +34,16 @@ static weft_status reserve(added *a, weft_error *err)
 
 weft_status added_put(added *a, str text, added_token token, weft_error *err)
 {
-    if (text.len > ADDED_BYTES) {
-        return err_set(err, WEFT_LIMIT,
-                       "tokenizer: an added token of %zu bytes, at most %d are supported", text.len,
-                       ADDED_BYTES);
-    }
-    if (text.len == 0) return WEFT_OK;
+    bool is_new;
     weft_status status = reserve(a, err);
-    if (status != WEFT_OK) return status;
-    uint32_t node = 0;
-    uint64_t key = 0;
-    for (size_t i = 0; i < text.len; i++) {
-        key = pairs_key(node, (unsigned char)text.ptr[i]);
-        const pairs_slot *slot = pairs_get(&a->children, key);
-        if (slot != NULL) {
-            node = slot->value;
-            continue;
-        }
-        status = pairs_put(&a->children, key, a->n_nodes, 0, err);
-        if (status != WEFT_OK) return status;
-        node = a->n_nodes++;
-    }
-    pairs_slot *last = pairs_slot_of(&a->children, key);
-    if (last->rank != 0) return WEFT_OK;
-    a->tokens[a->n_tokens] = token;
-    last->rank = ++a->n_tokens;
+    if (status == WEFT_OK) status = trie_put(&a->trie, text, a->n_tokens, &is_new, err);
+    if (status != WEFT_OK || !is_new) return status;
+    a->tokens[a->n_tokens++] = token;
     a->starts[(unsigned char)text.ptr[0]] = true;
     return WEFT_OK;
 }
 
-/* The longest token at the start of text: its length, 0 when there is none. */
-static size_t match(const added *a, const char *text, size_t n_bytes, uint32_t *token_i)
-{
-    size_t longest = 0;
-    uint32_t node = 0;
-    for (size_t i = 0; i < n_bytes; i++) {
-        const pairs_slot *slot = pairs_get(&a->children, pairs_key(node, (unsigned char)text[i]));
-        if (slot == NULL) break;
-        node = slot->value;
-        if (slot->rank != 0) {
-            longest = i + 1;
-            *token_i = slot->rank - 1;
-        }
-    }
-    return longest;
-}
-
 /* ---- white space and words ---- */
-
-static bool is_space(uint32_t c)
-{
-    return (c >= 0x09 && c <= 0x0d) || c == 0x20 || c == 0x85 || c == 0xa0 || c == 0x1680 ||
-           (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f ||
-           c == 0x205f || c == 0x3000;
-}
-
-/* What \w is to Rust's regex: alphabetic, marks, decimal numbers, connectors and joiners.
- * Alphabetic, by categories: letters, letter numbers, and circled and squared Latin letters. */
-static bool is_word(uint32_t c)
-{
-    switch (utf8proc_category((utf8proc_int32_t)c)) {
-    case UTF8PROC_CATEGORY_LU:
-    case UTF8PROC_CATEGORY_LL:
-    case UTF8PROC_CATEGORY_LT:
-    case UTF8PROC_CATEGORY_LM:
-    case UTF8PROC_CATEGORY_LO:
-    case UTF8PROC_CATEGORY_MN:
-    case UTF8PROC_CATEGORY_MC:
-    case UTF8PROC_CATEGORY_ME:
-    case UTF8PROC_CATEGORY_ND:
-    case UTF8PROC_CATEGORY_NL:
-    case UTF8PROC_CATEGORY_PC:
-        return true;
-    default:
-        return c == 0x200c || c == 0x200d || (c >= 0x24b6 && c <= 0x24e9) ||
-               (c >= 0x1f130 && c <= 0x1f149) || (c >= 0x1f150 && c <= 0x1f169) ||
-               (c >= 0x1f170 && c <= 0x1f189);
-    }
-}
 
 /* The character that ends at end: where it starts. end > 0. */
 static size_t before(str text, size_t end, uint32_t *c)
@@ -130,9 +59,10 @@ static bool stands_alone(str text, size_t start, size_t end)
     uint32_t c;
     if (start > 0) {
         before(text, start, &c);
-        if (is_word(c)) return false;
+        if (char_is_word(c)) return false;
     }
-    return end >= text.len || utf8_decode(text.ptr + end, text.len - end, &c) == 0 || !is_word(c);
+    return end >= text.len || utf8_decode(text.ptr + end, text.len - end, &c) == 0 ||
+           !char_is_word(c);
 }
 
 static size_t space_start(str text, size_t at, size_t floor)
@@ -140,7 +70,7 @@ static size_t space_start(str text, size_t at, size_t floor)
     while (at > floor) {
         uint32_t c;
         size_t start = before(text, at, &c);
-        if (!is_space(c)) break;
+        if (!char_is_space(c)) break;
         at = start;
     }
     return at;
@@ -151,7 +81,7 @@ static size_t space_end(str text, size_t at)
     while (at < text.len) {
         uint32_t c;
         size_t n = utf8_decode(text.ptr + at, text.len - at, &c);
-        if (n == 0 || !is_space(c)) break;
+        if (n == 0 || !char_is_space(c)) break;
         at += n;
     }
     return at;
@@ -222,7 +152,8 @@ weft_status added_split(const added *a, str text, added_closed closed, added_pie
         size_t n = 0;
         if (a->starts[(unsigned char)text.ptr[at]]) {
             str rest = {text.ptr + at, text.len - at};
-            n = match(a, rest.ptr, added_open_bytes(closed, rest), &token_i);
+            rest.len = added_open_bytes(closed, rest);
+            n = trie_longest(&a->trie, 0, rest, &token_i);
         }
         if (n != 0) status = give(&w, &a->tokens[token_i], at, at + n);
         at += n == 0 ? 1 : n;

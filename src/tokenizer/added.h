@@ -3,9 +3,7 @@
 #define TOKENIZER_ADDED_H
 
 #include "base/str.h"
-#include "tokenizer/pairs.h"
-
-enum { ADDED_BYTES = 1024 }; /* longest token: a text costs its length times this at worst */
+#include "tokenizer/trie.h"
 
 typedef struct added_token {
     int32_t id;
@@ -14,14 +12,12 @@ typedef struct added_token {
     bool rstrip;      /* takes the white space behind it */
 } added_token;
 
-/* A trie. */
 typedef struct added {
     const weft_allocator *allocator; /* borrowed */
     added_token *tokens;             /* [capacity] */
     uint32_t n_tokens;
     uint32_t capacity;
-    uint32_t n_nodes;
-    pairs children;   /* node and byte -> child, and 1 + the token that ends there or 0 */
+    trie trie;        /* text -> index in tokens */
     bool starts[256]; /* bytes that a token starts with */
 } added;
 

@@ -1,27 +1,16 @@
 /* bpe.c - byte pair encoding. Short words are merged in an array, long ones over a linked list
- * with a heap; words seen before come from a small table. */
+ * with a heap. */
 #include "tokenizer/bpe.h"
 
 #include <string.h>
 
 #include "base/assert.h"
-#include "base/hash.h"
 #include "base/utf8.h"
 #include "tokenizer/bytelevel.h"
 
 enum {
-    SHORT_WORD = 32, /* bytes: quadratic merging costs no more than a heap */
-    KNOWN_BYTES = 22,
-    KNOWN_IDS = 10,
-    KNOWN_MAX = 1 << 14, /* 1 MiB: stays in the second-level cache */
-    NO_RANK = -1,        /* as uint32_t: above all */
-};
-
-struct bpe_known {
-    uint8_t n_bytes; /* 0: free */
-    uint8_t n_ids;
-    char bytes[KNOWN_BYTES];
-    int32_t ids[KNOWN_IDS];
+    SHORT_WORD = 32, /* symbols: quadratic merging costs no more than a heap */
+    NO_RANK = -1,    /* as uint32_t: above all */
 };
 
 struct bpe_symbol {
@@ -56,17 +45,21 @@ weft_status bpe_merge(bpe *b, str left, str right, uint32_t rank, weft_error *er
     char local[256];
     char *whole = local;
     size_t n;
-    if (!size_add(left.len, right.len, &n))
-        return err_set(err, WEFT_LIMIT, "tokenizer: merge %u is too long", rank);
-    int32_t a = vocab_find(b->vocab, left);
-    int32_t c = vocab_find(b->vocab, right);
+    int32_t a = vocab_find_model(b->vocab, left);
+    int32_t c = vocab_find_model(b->vocab, right);
     if (a < 0) return missing(left, rank, err);
     if (c < 0) return missing(right, rank, err);
+    if (b->prefix.len != 0 && b->prefix.len <= right.len) {
+        right.ptr += b->prefix.len;
+        right.len -= b->prefix.len;
+    }
+    if (!size_add(left.len, right.len, &n))
+        return err_set(err, WEFT_LIMIT, "tokenizer: merge %u is too long", rank);
     if (n > sizeof local) whole = mem_alloc(b->allocator, n);
     if (whole == NULL) return err_set(err, WEFT_NOMEM, "out of memory for a merge");
     if (left.len != 0) memcpy(whole, left.ptr, left.len);
     if (right.len != 0) memcpy(whole + left.len, right.ptr, right.len);
-    int32_t result = vocab_find(b->vocab, (str){whole, n});
+    int32_t result = vocab_find_model(b->vocab, (str){whole, n});
     weft_status status = WEFT_OK;
     if (result < 0) {
         status = missing((str){whole, n}, rank, err);
@@ -78,73 +71,222 @@ weft_status bpe_merge(bpe *b, str left, str right, uint32_t rank, weft_error *er
     return status;
 }
 
-void bpe_finish(bpe *b, bool bytes)
+weft_status bpe_merge_parts(bpe *b, int32_t id, uint32_t rank, weft_error *err)
 {
-    b->bytes = bytes;
-    for (uint32_t i = 0; i < 256; i++) {
-        char text[4];
-        size_t n = utf8_encode(bytelevel_char((uint8_t)i), text);
-        b->byte_ids[i] = vocab_find(b->vocab, (str){text, n});
+    const vocab_entry *entry = vocab_get(b->vocab, id);
+    if (entry == NULL) return WEFT_OK;
+    if (entry->text_len > BPE_PART_BYTES) {
+        return err_set(err, WEFT_LIMIT,
+                       "tokenizer: token %d has %u bytes, at most %d are supported", id,
+                       entry->text_len, BPE_PART_BYTES);
+    }
+    if (b->merges.n_keys > BPE_PART_PAIRS) {
+        return err_set(err, WEFT_LIMIT, "tokenizer: %zu pairs of tokens, at most %d are supported",
+                       b->merges.n_keys, BPE_PART_PAIRS);
+    }
+    weft_status status = WEFT_OK;
+    for (uint32_t at = 1; at < entry->text_len && status == WEFT_OK; at++) {
+        if (((unsigned char)entry->text[at] & 0xc0) == 0x80) continue; /* inside a character */
+        int32_t left = vocab_find_model(b->vocab, (str){entry->text, at});
+        if (left < 0) continue;
+        int32_t right = vocab_find_model(b->vocab, (str){entry->text + at, entry->text_len - at});
+        if (right < 0) continue;
+        uint64_t key = pairs_key((uint32_t)left, (uint32_t)right);
+        status = pairs_put(&b->merges, key, (uint32_t)id, rank, err);
+    }
+    return status;
+}
+
+/* Marks which bytes stand side by side where two characters of a text meet. */
+static void mark_joined(bpe *b, const vocab_entry *entry)
+{
+    for (uint32_t i = 1; i < entry->text_len; i++) {
+        unsigned char byte = (unsigned char)entry->text[i];
+        unsigned char before = (unsigned char)entry->text[i - 1];
+        if ((byte & 0xc0) != 0x80) b->joined[before][byte / 64] |= (uint64_t)1 << (byte % 64);
     }
 }
 
-weft_status bpe_scratch_init(bpe_scratch *s, const weft_allocator *allocator, size_t text_bytes,
-                             weft_error *err)
+static bool is_byte_token(const vocab_entry *entry)
+{
+    return entry->text_len == 6 && memcmp(entry->text, "<0x", 3) == 0;
+}
+
+/* A word may be cut where no result of a merge has the two characters side by side, unless what is
+ * unknown on both sides would be put together. */
+static bool find_joined(bpe *b)
+{
+    bool complete = b->byte_fallback;
+    for (size_t i = 0; i < 256 && complete; i++) complete = b->fallback_ids[i] >= 0;
+    if (b->bytes || b->whole_words || b->prefix.len != 0 || b->suffix.len != 0) return false;
+    if (!complete && (b->byte_fallback || (b->unknown >= 0 && b->fuse_unknown))) return false;
+    memset(b->joined, 0, sizeof b->joined);
+    for (size_t i = 0; i < b->merges.n_slots; i++) {
+        const pairs_slot *slot = &b->merges.slots[i];
+        if (slot->key == PAIRS_FREE) continue;
+        if (is_byte_token(vocab_get(b->vocab, (int32_t)(slot->key >> 32)))) return false;
+        if (is_byte_token(vocab_get(b->vocab, (int32_t)(uint32_t)slot->key))) return false;
+        mark_joined(b, vocab_get(b->vocab, (int32_t)slot->value));
+    }
+    return true;
+}
+
+/* A special token is found as it stands or not at all. */
+static void forbid_specials(bpe *b)
+{
+    for (size_t i = 0; i < b->merges.n_slots; i++) {
+        pairs_slot *slot = &b->merges.slots[i];
+        if (slot->key == PAIRS_FREE) continue;
+        const vocab_entry *entry = vocab_get(b->vocab, (int32_t)slot->value);
+        if ((entry->flags & VOCAB_SPECIAL) != 0) slot->rank = (uint32_t)NO_RANK;
+    }
+}
+
+void bpe_finish(bpe *b, bool bytes)
+{
+    b->bytes = bytes;
+    forbid_specials(b);
+    for (uint32_t i = 0; i < 256; i++) {
+        char text[4];
+        size_t n = utf8_encode(bytes ? bytelevel_char((uint8_t)i) : i, text);
+        b->byte_ids[i] = vocab_find_model(b->vocab, (str){text, n});
+    }
+    if (b->byte_fallback) vocab_byte_ids(b->vocab, b->fallback_ids);
+    b->parts = find_joined(b);
+}
+
+void bpe_scratch_init(bpe_scratch *s, const weft_allocator *allocator)
 {
     *s = (bpe_scratch){.allocator = allocator};
+    token_list_init(&s->ids, allocator);
+    strbuf_init(&s->word, allocator, 0);
     strbuf_init(&s->spelled, allocator, 0);
-    size_t n = 0;
-    if (text_bytes >= 256) n = 64;
-    while (n != 0 && n < KNOWN_MAX && n < text_bytes / 8) n *= 2;
-    if (n == 0) return WEFT_OK;
-    s->known = mem_alloc_zero(allocator, n * sizeof *s->known);
-    if (s->known == NULL) return err_set(err, WEFT_NOMEM, "out of memory for %zu words", n);
-    s->n_known = n;
-    return WEFT_OK;
 }
 
 void bpe_scratch_deinit(bpe_scratch *s)
 {
-    mem_free(s->allocator, s->known, s->n_known * sizeof *s->known);
     mem_free(s->allocator, s->symbols, s->n_symbols * sizeof *s->symbols);
     mem_free(s->allocator, s->heap, s->n_symbols * 2 * sizeof *s->heap);
+    token_list_deinit(&s->ids);
+    strbuf_deinit(&s->word);
     strbuf_deinit(&s->spelled);
 }
 
 /* ---- symbols ---- */
 
+/* A run of unknown symbols is given when something known follows, not when bytes do: as in
+ * Hugging Face's. */
 typedef struct symbols {
     const bpe *bpe;
-    str word;
-    size_t at;
-    bool unknown_before; /* the last symbol stood for something unknown */
+    bpe_scratch *scratch;
+    bool unknown; /* a run has begun */
 } symbols;
 
-/* False at the end. The next symbol of a word that has a token; runs of unknown ones are one if
- * fused. */
-static bool next_symbol(symbols *s, int32_t *id)
+static weft_status end_unknown(symbols *s, weft_error *err)
+{
+    if (!s->unknown) return WEFT_OK;
+    s->unknown = false;
+    return token_list_add(&s->scratch->ids, s->bpe->unknown, err);
+}
+
+static weft_status add_unknown(symbols *s, weft_error *err)
+{
+    if (s->bpe->unknown < 0) return WEFT_OK;
+    weft_status status = s->bpe->fuse_unknown ? WEFT_OK : end_unknown(s, err);
+    s->unknown = true;
+    return status;
+}
+
+static weft_status add_bytes(symbols *s, str text, weft_error *err)
+{
+    const int32_t *ids = s->bpe->fallback_ids;
+    for (size_t i = 0; i < text.len; i++) {
+        if (ids[(unsigned char)text.ptr[i]] < 0) return add_unknown(s, err);
+    }
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; i < text.len && status == WEFT_OK; i++)
+        status = token_list_add(&s->scratch->ids, ids[(unsigned char)text.ptr[i]], err);
+    return status;
+}
+
+/* A word in the byte-level alphabet. */
+static weft_status spell_bytes(bpe_scratch *s, str word, str *spelled, weft_error *err)
+{
+    strbuf_clear(&s->word);
+    for (size_t i = 0; i < word.len; i++) {
+        char bytes[4];
+        size_t n = utf8_encode(bytelevel_char((uint8_t)word.ptr[i]), bytes);
+        strbuf_add(&s->word, bytes, n);
+    }
+    *spelled = (str){strbuf_text(&s->word), s->word.len};
+    if (s->word.status == WEFT_OK) return WEFT_OK;
+    return err_set(err, s->word.status, "out of memory for a word");
+}
+
+/* One character with what its place in the word puts around it. */
+static weft_status spell(const bpe *b, bpe_scratch *s, str text, bool first, bool last,
+                         str *spelled, weft_error *err)
+{
+    strbuf_clear(&s->spelled);
+    if (!first) strbuf_add(&s->spelled, b->prefix.ptr, b->prefix.len);
+    strbuf_add(&s->spelled, text.ptr, text.len);
+    if (last) strbuf_add(&s->spelled, b->suffix.ptr, b->suffix.len);
+    *spelled = (str){strbuf_text(&s->spelled), s->spelled.len};
+    if (s->spelled.status == WEFT_OK) return WEFT_OK;
+    return err_set(err, s->spelled.status, "out of memory for a word");
+}
+
+static weft_status read_chars(symbols *s, str word, weft_error *err)
 {
     const bpe *b = s->bpe;
-    while (s->at < s->word.len) {
-        if (b->bytes) {
-            *id = b->byte_ids[(unsigned char)s->word.ptr[s->at++]];
-        } else {
-            uint32_t c;
-            size_t n = utf8_decode(s->word.ptr + s->at, s->word.len - s->at, &c);
-            if (n == 0) n = 1;
-            *id = vocab_find(b->vocab, (str){s->word.ptr + s->at, n});
-            s->at += n;
+    bool affixes = b->prefix.len != 0 || b->suffix.len != 0;
+    weft_status status = WEFT_OK;
+    for (size_t at = 0; at < word.len && status == WEFT_OK;) {
+        uint32_t c;
+        size_t n = utf8_decode(word.ptr + at, word.len - at, &c);
+        if (n == 0) n = 1;
+        str text = {word.ptr + at, n};
+        int32_t id;
+        if (affixes) {
+            status = spell(b, s->scratch, text, at == 0, at + n == word.len, &text, err);
+            if (status != WEFT_OK) return status;
         }
-        bool unknown = *id < 0;
-        bool again = unknown && s->unknown_before && b->fuse_unknown;
-        s->unknown_before = unknown;
-        if (!unknown) return true;
-        if (b->unknown >= 0 && !again) {
-            *id = b->unknown;
-            return true;
+        id = n == 1 && !affixes ? b->byte_ids[(unsigned char)*text.ptr]
+                                : vocab_find_model(b->vocab, text);
+        at += n;
+        if (id >= 0) {
+            status = end_unknown(s, err);
+            if (status == WEFT_OK) status = token_list_add(&s->scratch->ids, id, err);
+        } else {
+            status = b->byte_fallback ? add_bytes(s, text, err) : add_unknown(s, err);
         }
     }
-    return false;
+    return status;
+}
+
+/* Fills the list of the scratch. */
+static weft_status read_symbols(const bpe *b, bpe_scratch *scratch, str word, weft_error *err)
+{
+    symbols s = {b, scratch, false};
+    weft_status status = WEFT_OK;
+    scratch->ids.len = 0;
+    if (b->bytes && (b->prefix.len != 0 || b->suffix.len != 0)) {
+        status = spell_bytes(scratch, word, &word, err);
+        if (status == WEFT_OK) status = read_chars(&s, word, err);
+    } else if (!b->bytes) {
+        status = read_chars(&s, word, err);
+    } else {
+        for (size_t i = 0; i < word.len && status == WEFT_OK; i++) {
+            int32_t id = b->byte_ids[(unsigned char)word.ptr[i]];
+            if (id < 0) {
+                status = add_unknown(&s, err);
+                continue;
+            }
+            status = end_unknown(&s, err);
+            if (status == WEFT_OK) status = token_list_add(&scratch->ids, id, err);
+        }
+    }
+    return status == WEFT_OK ? end_unknown(&s, err) : status;
 }
 
 /* ---- merging ---- */
@@ -157,14 +299,13 @@ static uint32_t rank_of(const bpe *b, int32_t left, int32_t right, int32_t *resu
     return slot->rank;
 }
 
-static weft_status encode_short(const bpe *b, str word, token_list *out, weft_error *err)
+/* Merges ids in place. */
+static weft_status encode_short(const bpe *b, token_list *list, token_list *out, weft_error *err)
 {
-    int32_t ids[SHORT_WORD];
+    int32_t *ids = list->ids;
     int32_t results[SHORT_WORD];
     uint32_t ranks[SHORT_WORD]; /* of the pair that starts here */
-    size_t n = 0;
-    symbols s = {.bpe = b, .word = word};
-    while (n < SHORT_WORD && next_symbol(&s, &ids[n])) n++;
+    size_t n = list->len;
     for (size_t i = 0; i + 1 < n; i++) ranks[i] = rank_of(b, ids[i], ids[i + 1], &results[i]);
     while (n > 1) {
         size_t best = 0;
@@ -268,19 +409,15 @@ static void merge_long(const bpe *b, bpe_scratch *s, size_t n)
     }
 }
 
-static weft_status encode_long(const bpe *b, bpe_scratch *s, str word, token_list *out,
-                               weft_error *err)
+static weft_status encode_long(const bpe *b, bpe_scratch *s, token_list *out, weft_error *err)
 {
-    weft_status status = reserve(s, word.len, err);
+    size_t n = s->ids.len;
+    weft_status status = reserve(s, n, err);
     if (status != WEFT_OK) return status;
-    symbols source = {.bpe = b, .word = word};
-    size_t n = 0;
-    int32_t id;
-    for (; next_symbol(&source, &id); n++) {
-        uint32_t place = (uint32_t)n;
-        s->symbols[n] = (bpe_symbol){id, n == 0 ? UINT32_MAX : place - 1, place + 1};
+    for (size_t i = 0; i < n; i++) {
+        uint32_t place = (uint32_t)i;
+        s->symbols[i] = (bpe_symbol){s->ids.ids[i], i == 0 ? UINT32_MAX : place - 1, place + 1};
     }
-    if (n == 0) return WEFT_OK;
     s->symbols[n - 1].next = UINT32_MAX;
     merge_long(b, s, n);
     for (uint32_t i = 0; i != UINT32_MAX && status == WEFT_OK; i = s->symbols[i].next)
@@ -297,15 +434,8 @@ static weft_status find_whole(const bpe *b, bpe_scratch *s, str word, int32_t *i
     str text = word;
     *id = -1;
     if (b->bytes) {
-        strbuf_clear(&s->spelled);
-        for (size_t i = 0; i < word.len; i++) {
-            char bytes[4];
-            size_t n = utf8_encode(bytelevel_char((uint8_t)word.ptr[i]), bytes);
-            strbuf_add(&s->spelled, bytes, n);
-        }
-        if (s->spelled.status != WEFT_OK)
-            return err_set(err, s->spelled.status, "out of memory for a word");
-        text = (str){s->spelled.ptr, s->spelled.len};
+        weft_status status = spell_bytes(s, word, &text, err);
+        if (status != WEFT_OK) return status;
     }
     int32_t found = vocab_find(b->vocab, text);
     const vocab_entry *entry = vocab_get(b->vocab, found);
@@ -313,44 +443,29 @@ static weft_status find_whole(const bpe *b, bpe_scratch *s, str word, int32_t *i
     return WEFT_OK;
 }
 
-static weft_status encode_word(const bpe *b, bpe_scratch *s, str word, token_list *out,
-                               weft_error *err)
+weft_status bpe_encode(const bpe *b, bpe_scratch *s, str word, token_list *out, weft_error *err)
 {
+    weft_status status;
     if (b->whole_words) {
         int32_t id;
-        weft_status status = find_whole(b, s, word, &id, err);
+        status = find_whole(b, s, word, &id, err);
         if (status != WEFT_OK) return status;
         if (id >= 0) return token_list_add(out, id, err);
     }
-    if (word.len <= SHORT_WORD) return encode_short(b, word, out, err);
-    return encode_long(b, s, word, out, err);
+    status = read_symbols(b, s, word, err);
+    if (status != WEFT_OK || s->ids.len == 0) return status;
+    if (s->ids.len <= SHORT_WORD) return encode_short(b, &s->ids, out, err);
+    return encode_long(b, s, out, err);
 }
 
-/* Two places for words of one hash, the later one first. */
-static const bpe_known *find_known(const bpe_known known[2], str word)
+size_t bpe_part(const bpe *b, str word)
 {
-    for (size_t i = 0; i < 2; i++) {
-        if (known[i].n_bytes == word.len && memcmp(known[i].bytes, word.ptr, word.len) == 0)
-            return &known[i];
+    if (!b->parts) return word.len;
+    for (size_t at = 1; at < word.len; at++) {
+        unsigned char byte = (unsigned char)word.ptr[at];
+        unsigned char before = (unsigned char)word.ptr[at - 1];
+        if ((byte & 0xc0) == 0x80) continue;
+        if ((b->joined[before][byte / 64] >> (byte % 64) & 1) == 0) return at;
     }
-    return NULL;
-}
-
-weft_status bpe_encode(const bpe *b, bpe_scratch *s, str word, token_list *out, weft_error *err)
-{
-    if (s->n_known == 0 || word.len > KNOWN_BYTES) return encode_word(b, s, word, out, err);
-    uint64_t hash = hash_xx64(word.ptr, word.len, 0);
-    bpe_known *known = &s->known[hash & (s->n_known - 2)];
-    const bpe_known *hit = find_known(known, word);
-    if (hit != NULL) return token_list_add_all(out, hit->ids, hit->n_ids, err);
-    size_t before = out->len;
-    weft_status status = encode_word(b, s, word, out, err);
-    size_t n_ids = out->len - before;
-    if (status != WEFT_OK || n_ids > KNOWN_IDS) return status;
-    known[1] = known[0];
-    known->n_bytes = (uint8_t)word.len;
-    known->n_ids = (uint8_t)n_ids;
-    memcpy(known->bytes, word.ptr, word.len);
-    if (n_ids != 0) memcpy(known->ids, out->ids + before, n_ids * sizeof known->ids[0]);
-    return status;
+    return word.len;
 }

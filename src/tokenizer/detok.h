@@ -7,19 +7,27 @@
 typedef struct detok {
     const tokenizer *tokenizer; /* borrowed */
     bool specials;
-    strbuf pending; /* bytes not yet shown: at most the start of one sequence between calls */
-    strbuf text;    /* what the last call gave */
+    bool started;    /* a token was shown or is pending */
+    int32_t last;    /* its id */
+    uint32_t n_left; /* characters that may still be taken from the start of the text */
+    strbuf pending;  /* bytes not yet shown: little between calls */
+    strbuf held;     /* the end of a token that reads otherwise if it is the last */
+    strbuf text;     /* what the last call gave */
 } detok;
 
 /* Allocates on the first push only. */
 void detok_init(detok *d, const tokenizer *t, const weft_allocator *allocator, bool specials);
 void detok_deinit(detok *d);
 
+/* Before the first push: the stream goes on behind other text, so its first token is not decoded
+ * as the first of a text, which may lose a space. */
+void detok_follow(detok *d);
+
 /* *text is borrowed until the next call; it may be empty. NOMEM leaves the state as it was.
  * Concatenated over a stream, with the flush, the texts equal the decoding of the whole. */
 weft_status detok_push(detok *d, int32_t id, str *text, weft_error *err);
 
-/* What is held back, as U+FFFD. */
+/* What is held back, incomplete characters as U+FFFD. Ends the stream. */
 weft_status detok_flush(detok *d, str *text, weft_error *err);
 
 #endif

@@ -3,7 +3,8 @@
 #define TOKENIZER_PIPELINE_H
 
 #include "tokenizer/added.h"
-#include "tokenizer/bpe.h"
+#include "tokenizer/decoder.h"
+#include "tokenizer/model.h"
 #include "tokenizer/normalize.h"
 #include "tokenizer/pretoken.h"
 #include "tokenizer/tokenizer.h"
@@ -26,18 +27,27 @@ struct tokenizer {
     added added_normalized; /* found in the normalized text */
     normalizer normalizer;
     pretoken pretoken;
-    bpe bpe;
+    model model;
     around around;
+    decoder decoder;
     int32_t bos; /* -1: none */
     int32_t eos;
 };
 
-/* An empty tokenizer, with room for what the file lists; to be destroyed also when this fails. */
+/* An empty tokenizer; to be destroyed also when this fails. */
 weft_status pipeline_create(const weft_allocator *allocator, tokenizer **out, weft_error *err);
-weft_status pipeline_reserve(tokenizer *t, size_t n_tokens, size_t n_merges, weft_error *err);
 
-/* The vocabulary is complete: bytelevel says how the decoder reads spellings. */
-weft_status pipeline_finish(tokenizer *t, bool bytelevel, weft_error *err);
+/* Room for what the file lists. */
+weft_status pipeline_reserve(tokenizer *t, model_kind kind, size_t n_tokens, size_t n_merges,
+                             weft_error *err);
+
+/* The vocabulary and all stages are complete. */
+weft_status pipeline_finish(tokenizer *t, weft_error *err);
+
+/* What the token of a known id stands for. *bytes is borrowed from the vocabulary or lies in the
+ * scratch. */
+weft_status pipeline_token(const tokenizer *t, decoder_scratch *scratch, int32_t id, bool first,
+                           str *bytes, weft_error *err);
 
 /* Fill an empty tokenizer. */
 weft_status load_json(tokenizer *t, const json *root, weft_error *err);

@@ -2,6 +2,7 @@
 #ifndef TOKENIZER_PRETOKEN_H
 #define TOKENIZER_PRETOKEN_H
 
+#include "tokenizer/chars.h"
 #include "tokenizer/regex.h"
 
 enum { PRETOKEN_STEPS = 16 };
@@ -15,11 +16,30 @@ typedef enum split_behavior {
     SPLIT_MERGED_NEXT      /* joined to the piece behind */
 } split_behavior;
 
+/* What is looked for. */
+typedef enum pretoken_kind {
+    PRETOKEN_WHOLE, /* nothing: no split */
+    PRETOKEN_REGEX,
+    PRETOKEN_CLASS, /* each character of a class */
+    PRETOKEN_WORDS, /* runs of word characters, and of others that are no space */
+    PRETOKEN_FIXED  /* so many characters */
+} pretoken_kind;
+
+/* Where the mark is put ahead of a piece that does not start with it. */
+typedef enum pretoken_ahead { AHEAD_NEVER, AHEAD_FIRST, AHEAD_ALWAYS } pretoken_ahead;
+
 typedef struct pretoken_step {
-    regex regex; /* code NULL: no split */
+    pretoken_kind kind;
+    regex regex;
+    char_class *in_class;
+    uint64_t n_chars;
     split_behavior behavior;
-    bool invert;      /* what is between matches counts as the match */
-    bool space_ahead; /* a piece that does not start with a space gets one */
+    bool invert; /* what is between matches counts as the match */
+    pretoken_ahead ahead;
+    bool marks_spaces; /* spaces become the mark */
+    bool spells;       /* bytes are spelled in the byte-level alphabet first */
+    char mark[4];
+    uint8_t mark_len;
 } pretoken_step;
 
 /* Every piece of a step goes through the next. */
@@ -27,7 +47,8 @@ typedef struct pretoken {
     regex_memory memory;
     pretoken_step steps[PRETOKEN_STEPS];
     uint32_t n_steps;
-    bool bytes; /* the last step was ByteLevel: words are bytes, not characters */
+    bool bytes;   /* the last step was ByteLevel: words are bytes, not characters */
+    bool spelled; /* an earlier one was: words are characters that spell bytes */
 } pretoken;
 
 /* The pattern of ByteLevel. */
@@ -38,14 +59,23 @@ typedef struct pretoken {
 weft_status pretoken_init(pretoken *p, const weft_allocator *allocator, weft_error *err);
 void pretoken_deinit(pretoken *p);
 
-/* LIMIT for too many steps; UNSUPPORTED behind ByteLevel, which has to be last. */
+/* LIMIT for too many steps. What follows ByteLevel works on spelled bytes, and words are those
+ * then. */
 weft_status pretoken_split(pretoken *p, str pattern, bool literal, split_behavior behavior,
                            bool invert, weft_error *err);
+weft_status pretoken_class(pretoken *p, char_class *in_class, split_behavior behavior,
+                           weft_error *err);
+weft_status pretoken_words(pretoken *p, weft_error *err);
+weft_status pretoken_fixed(pretoken *p, uint64_t n_chars, weft_error *err);
+/* mark: one character. split: before each mark. */
+weft_status pretoken_metaspace(pretoken *p, str mark, pretoken_ahead ahead, bool split,
+                               weft_error *err);
 weft_status pretoken_bytelevel(pretoken *p, bool space_ahead, bool split, weft_error *err);
 
 typedef struct pretoken_scratch {
     regex_search search;
-    strbuf spaced;
+    strbuf marked[PRETOKEN_STEPS]; /* the text that a step has rewritten */
+    strbuf spelled[PRETOKEN_STEPS];
 } pretoken_scratch;
 
 weft_status pretoken_scratch_init(pretoken_scratch *s, const weft_allocator *allocator,
@@ -55,7 +85,8 @@ void pretoken_scratch_deinit(pretoken_scratch *s);
 /* Called for each word, never with an empty one. */
 typedef weft_status pretoken_word(void *user, str word, weft_error *err);
 
-weft_status pretoken_run(const pretoken *p, pretoken_scratch *s, str text, pretoken_word *word,
-                         void *user, weft_error *err);
+/* first: the text starts a text as a whole. */
+weft_status pretoken_run(const pretoken *p, pretoken_scratch *s, str text, bool first,
+                         pretoken_word *word, void *user, weft_error *err);
 
 #endif

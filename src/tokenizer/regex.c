@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "base/utf8.h"
+
 /* ---- memory ---- */
 
 enum { HEADER = 16 }; /* keeps the block aligned for PCRE2 */
@@ -158,4 +160,26 @@ weft_status regex_find(const regex *r, regex_search *s, str text, size_t from, b
     if (code == PCRE2_ERROR_NOMEMORY) return err_set(err, WEFT_NOMEM, "out of memory for a search");
     return err_set(err, WEFT_LIMIT, "tokenizer: splitting a text of %zu bytes takes too many steps",
                    text.len);
+}
+
+weft_status regex_next(const regex *r, regex_search *s, str text, regex_walk *walk, bool *found,
+                       size_t *start, size_t *end, weft_error *err)
+{
+    *found = false;
+    while (walk->from <= text.len) {
+        weft_status status = regex_find(r, s, text, walk->from, found, start, end, err);
+        if (status != WEFT_OK || !*found) return status;
+        if (*start == *end && walk->matched && *end == walk->done) {
+            uint32_t c;
+            size_t n = utf8_decode(text.ptr + walk->from, text.len - walk->from, &c);
+            walk->from += n == 0 ? 1 : n;
+            *found = false;
+            continue;
+        }
+        walk->matched = true;
+        walk->done = *end;
+        walk->from = *end;
+        return WEFT_OK;
+    }
+    return WEFT_OK;
 }

@@ -52,4 +52,15 @@ void regex_search_deinit(regex_search *s);
 weft_status regex_find(const regex *r, regex_search *s, str text, size_t from, bool *found,
                        size_t *start, size_t *end, weft_error *err);
 
+/* A walk over all matches of a text, started zeroed. */
+typedef struct regex_walk {
+    size_t from;
+    size_t done; /* where the last match ended */
+    bool matched;
+} regex_walk;
+
+/* The next match; an empty one right behind the last does not count. */
+weft_status regex_next(const regex *r, regex_search *s, str text, regex_walk *walk, bool *found,
+                       size_t *start, size_t *end, weft_error *err);
+
 #endif

@@ -3,7 +3,9 @@
 
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/utf8.h"
+#include "tokenizer/load_sp.h"
 #include "tokenizer/pipeline.h"
 #include "tokenizer/token_list.h"
 
@@ -19,28 +21,75 @@ weft_status pipeline_create(const weft_allocator *allocator, tokenizer **out, we
     t->eos = -1;
     weft_status status = added_init(&t->added, allocator, err);
     if (status == WEFT_OK) status = added_init(&t->added_normalized, allocator, err);
+    if (status == WEFT_OK) status = normalizer_init(&t->normalizer, allocator, err);
     if (status == WEFT_OK) status = pretoken_init(&t->pretoken, allocator, err);
+    if (status == WEFT_OK) status = decoder_init(&t->decoder, allocator, err);
     return status;
 }
 
-weft_status pipeline_reserve(tokenizer *t, size_t n_tokens, size_t n_merges, weft_error *err)
+weft_status pipeline_reserve(tokenizer *t, model_kind kind, size_t n_tokens, size_t n_merges,
+                             weft_error *err)
 {
+    model *m = &t->model;
+    m->kind = kind;
+    m->vocab = &t->vocab;
+    m->unknown = -1;
     weft_status status = vocab_init(&t->vocab, t->allocator, n_tokens, err);
-    if (status == WEFT_OK) status = bpe_init(&t->bpe, t->allocator, &t->vocab, n_merges, err);
-    return status;
+    if (status != WEFT_OK) return status;
+    if (kind == MODEL_BPE) return bpe_init(&m->bpe, t->allocator, &t->vocab, n_merges, err);
+    if (kind == MODEL_WORDPIECE) return wordpiece_init(&m->wordpiece, t->allocator, err);
+    if (kind == MODEL_WORDLEVEL) return WEFT_OK;
+    return unigram_init(&m->unigram, t->allocator, &t->vocab, n_tokens, err);
 }
 
-weft_status pipeline_finish(tokenizer *t, bool bytelevel, weft_error *err)
+/* An added token of a byte-level vocabulary is not spelled in its alphabet. */
+weft_status pipeline_token(const tokenizer *t, decoder_scratch *scratch, int32_t id, bool first,
+                           str *bytes, weft_error *err)
 {
-    bpe_finish(&t->bpe, t->pretoken.bytes);
-    return vocab_finish(&t->vocab, bytelevel, err);
+    const vocab_entry *entry = &t->vocab.entries[id];
+    bool plain = (entry->flags & VOCAB_ADDED) != 0 && t->decoder.n_steps == 1 &&
+                 t->decoder.steps[0].kind == DECODE_BYTELEVEL;
+    *bytes = (str){entry->text, entry->text_len};
+    return plain ? WEFT_OK : decoder_token(&t->decoder, scratch, *bytes, first, bytes, err);
+}
+
+static weft_status fill_bytes(tokenizer *t, int32_t id, decoder_scratch *scratch, strbuf *word,
+                              weft_error *err)
+{
+    str bytes;
+    weft_status status = pipeline_token(t, scratch, id, false, &bytes, err);
+    if (status == WEFT_OK && t->decoder.suffix.len != 0) {
+        strbuf_clear(word);
+        status = decoder_end_word(&t->decoder, bytes, false, word);
+        if (status != WEFT_OK) return err_set(err, status, "out of memory for the vocabulary");
+        bytes = (str){strbuf_text(word), word->len};
+    }
+    return status == WEFT_OK ? vocab_set_bytes(&t->vocab, id, bytes, err) : status;
+}
+
+weft_status pipeline_finish(tokenizer *t, weft_error *err)
+{
+    weft_status status = model_finish(&t->model, t->pretoken.bytes, err);
+    decoder_scratch scratch;
+    strbuf word;
+    decoder_scratch_init(&scratch, t->allocator);
+    strbuf_init(&word, t->allocator, 0);
+    for (uint32_t id = 0; id < t->vocab.n && status == WEFT_OK; id++) {
+        if (t->vocab.entries[id].flags != 0)
+            status = fill_bytes(t, (int32_t)id, &scratch, &word, err);
+    }
+    strbuf_deinit(&word);
+    decoder_scratch_deinit(&scratch);
+    return status;
 }
 
 void tokenizer_destroy(tokenizer *t)
 {
     if (t == NULL) return;
-    bpe_deinit(&t->bpe);
+    model_deinit(&t->model);
+    decoder_deinit(&t->decoder);
     pretoken_deinit(&t->pretoken);
+    normalizer_deinit(&t->normalizer);
     added_deinit(&t->added_normalized);
     added_deinit(&t->added);
     vocab_deinit(&t->vocab);
@@ -75,33 +124,105 @@ weft_status tokenizer_parse(const env *environment, const char *json_text, size_
 
 /* ---- opening ---- */
 
-static weft_status open_config(const weights *w, tokenizer *t, weft_error *err)
-{
-    static const char NAME[] = "tokenizer_config.json";
+/* A file of the folder; text NULL when it is not there. */
+typedef struct sibling {
+    const weft_allocator *allocator;
     char *text;
     size_t n_bytes;
-    weft_status status = weights_read_sibling(w, NAME, TOKENIZER_FILE_BYTES, &text, &n_bytes, err);
-    if (status != WEFT_OK || text == NULL) return status;
-    json_doc doc = {NULL};
-    status = json_parse(&doc, text, n_bytes, err);
+} sibling;
+
+static weft_status sibling_read(sibling *s, const weights *w, const char *name, weft_error *err)
+{
+    s->allocator = w->env.allocator;
+    s->text = NULL;
+    return weights_read_sibling(w, name, TOKENIZER_FILE_BYTES, &s->text, &s->n_bytes, err);
+}
+
+static void sibling_free(sibling *s)
+{
+    if (s->text != NULL) mem_free(s->allocator, s->text, s->n_bytes + 1);
+}
+
+/* *doc stays empty when there is none. */
+static weft_status open_config(const weights *w, json_doc *doc, weft_error *err)
+{
+    static const char NAME[] = "tokenizer_config.json";
+    sibling file;
+    doc->root = NULL;
+    weft_status status = sibling_read(&file, w, NAME, err);
+    if (status != WEFT_OK || file.text == NULL) return status;
+    status = json_parse(doc, file.text, file.n_bytes, err);
     if (status != WEFT_OK) err_context(err, "%s: ", NAME);
-    if (status == WEFT_OK) status = load_json_config(t, doc.root, err);
-    json_doc_free(&doc);
-    mem_free(w->env.allocator, text, n_bytes + 1);
+    sibling_free(&file);
     return status;
+}
+
+/* Files that a folder may have in the place of tokenizer.json, and the pre-tokenizer that goes
+ * with one of tiktoken's. Whose tokenizer.model is one of those is Llama 3. */
+static const struct {
+    const char *name;
+    const char *pre;
+} FILES[] = {{"tokenizer.model", "llama3"},
+             {"qwen.tiktoken", "qwen2"},
+             {"tiktoken.model", "kimi-k2"},
+             {"o200k_base.tiktoken", "gpt-4o"}};
+
+static weft_status load_file(const env *world, str file, const char *pre, const json *config,
+                             tokenizer **out, weft_error *err)
+{
+    tokenizer *t = NULL;
+    *out = NULL;
+    weft_status status = pipeline_create(world->allocator, &t, err);
+    if (status == WEFT_OK) {
+        status = load_tiktoken_looks(file) ? load_tiktoken(t, file, pre, config, err)
+                                           : load_sp(t, file, config, err);
+    }
+    if (status != WEFT_OK) {
+        tokenizer_destroy(t);
+        return status;
+    }
+    *out = t;
+    return WEFT_OK;
+}
+
+weft_status tokenizer_parse_model(const env *environment, str file, const char *pre,
+                                  tokenizer **out, weft_error *err)
+{
+    return load_file(environment, file, pre, NULL, out, err);
+}
+
+static weft_status open_other(const weights *w, const json *config, tokenizer **out,
+                              weft_error *err)
+{
+    for (size_t i = 0; i < COUNT_OF(FILES); i++) {
+        sibling file;
+        weft_status status = sibling_read(&file, w, FILES[i].name, err);
+        if (status != WEFT_OK) return status;
+        if (file.text == NULL) continue;
+        str text = {file.text, file.n_bytes};
+        status = load_file(&w->env, text, FILES[i].pre, config, out, err);
+        sibling_free(&file);
+        return status;
+    }
+    return WEFT_OK;
 }
 
 static weft_status open_folder(const weights *w, tokenizer **out, weft_error *err)
 {
-    char *text;
-    size_t n_bytes;
-    weft_status status =
-        weights_read_sibling(w, "tokenizer.json", TOKENIZER_FILE_BYTES, &text, &n_bytes, err);
-    if (status != WEFT_OK || text == NULL) return status;
+    sibling file;
+    json_doc config;
     tokenizer *t = NULL;
-    status = tokenizer_parse(&w->env, text, n_bytes, &t, err);
-    mem_free(w->env.allocator, text, n_bytes + 1);
-    if (status == WEFT_OK) status = open_config(w, t, err);
+    weft_status status = sibling_read(&file, w, "tokenizer.json", err);
+    if (status != WEFT_OK) return status;
+    if (file.text != NULL) status = tokenizer_parse(&w->env, file.text, file.n_bytes, &t, err);
+    bool found = file.text != NULL;
+    sibling_free(&file);
+    if (status != WEFT_OK) return status;
+    status = open_config(w, &config, err);
+    if (status == WEFT_OK && !found) status = open_other(w, config.root, &t, err);
+    if (status == WEFT_OK && t != NULL && config.root != NULL)
+        status = load_json_config(t, config.root, err);
+    json_doc_free(&config);
     if (status != WEFT_OK) {
         tokenizer_destroy(t);
         return status;
@@ -136,28 +257,35 @@ weft_status tokenizer_open(const weights *w, tokenizer **out, weft_error *err)
 typedef struct encoder {
     const tokenizer *tokenizer;
     token_list *out;
+    str text; /* as a whole */
     added_closed closed;
+    const char *first; /* a piece of normalized text that starts here starts the whole */
     normalizer_scratch normalizer;
     pretoken_scratch pretoken;
-    bpe_scratch bpe;
+    model_scratch model;
 } encoder;
 
 static weft_status encode_word(void *user, str word, weft_error *err)
 {
     encoder *e = user;
-    return bpe_encode(&e->tokenizer->bpe, &e->bpe, word, e->out, err);
+    return model_encode(&e->tokenizer->model, &e->model, word, e->out, err);
 }
 
 static weft_status encode_normalized(void *user, str text, int32_t id, weft_error *err)
 {
     encoder *e = user;
     if (id >= 0) return token_list_add(e->out, id, err);
-    return pretoken_run(&e->tokenizer->pretoken, &e->pretoken, text, encode_word, e, err);
+    return pretoken_run(&e->tokenizer->pretoken, &e->pretoken, text, text.ptr == e->first,
+                        encode_word, e, err);
 }
 
 static weft_status normalize(encoder *e, str text, str *result, weft_error *err)
 {
-    return normalizer_run(&e->tokenizer->normalizer, &e->normalizer, text, result, err);
+    bool first = text.ptr == e->text.ptr;
+    weft_status status =
+        normalizer_run(&e->tokenizer->normalizer, &e->normalizer, text, first, result, err);
+    e->first = first ? result->ptr : NULL;
+    return status;
 }
 
 static weft_status encode_piece(void *user, str text, int32_t id, weft_error *err)
@@ -189,9 +317,9 @@ static weft_status encode_plain(encoder *e, str text, weft_error *err)
 static weft_status encode(const tokenizer *t, str text, uint32_t flags, added_closed closed,
                           token_list *out, weft_error *err)
 {
-    encoder e = {.tokenizer = t, .out = out, .closed = closed};
+    encoder e = {.tokenizer = t, .out = out, .text = text, .closed = closed};
     normalizer_scratch_init(&e.normalizer, out->allocator, (size_t)TOKENIZER_TEXT_BYTES * 4);
-    weft_status status = bpe_scratch_init(&e.bpe, out->allocator, text.len, err);
+    weft_status status = model_scratch_init(&e.model, out->allocator, text.len, err);
     if (status == WEFT_OK) {
         status = pretoken_scratch_init(&e.pretoken, out->allocator, text.len, err);
         if (status == WEFT_OK && (flags & TOKENIZER_PLAIN) != 0) {
@@ -201,7 +329,7 @@ static weft_status encode(const tokenizer *t, str text, uint32_t flags, added_cl
         }
         pretoken_scratch_deinit(&e.pretoken);
     }
-    bpe_scratch_deinit(&e.bpe);
+    model_scratch_deinit(&e.model);
     normalizer_scratch_deinit(&e.normalizer);
     return status;
 }

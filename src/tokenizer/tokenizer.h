@@ -3,7 +3,7 @@
  * Pipeline, in the terms of Hugging Face's tokenizer.json: added tokens split the text; the
  * normalizer, the pre-tokenizer and the model work on what is between them; the post-processor
  * adds specials; the decoder turns ids back into bytes. Each stage has kinds: one file a model
- * kind (bpe.c now). */
+ * kind, tables of kinds for the others. */
 #ifndef TOKENIZER_TOKENIZER_H
 #define TOKENIZER_TOKENIZER_H
 
@@ -19,14 +19,20 @@ enum {
     TOKENIZER_VOCAB = 4 << 20,
 };
 
-/* From tokenizer.json (and tokenizer_config.json beside it for bos and eos) of a folder, or from
- * the tokenizer.ggml.* metadata of a GGUF file. *out is NULL with OK when the checkpoint has
+/* From tokenizer.json of a folder, else from its tokenizer.model or vocabulary of tiktoken (and
+ * tokenizer_config.json beside them for bos and eos and, with the latter two, for added tokens), or
+ * from the tokenizer.ggml.* metadata of a GGUF file. *out is NULL with OK when the checkpoint has
  * none. An unknown kind of any stage is UNSUPPORTED and names it. */
 weft_status tokenizer_open(const weights *w, tokenizer **out, weft_error *err);
 
 /* From the text of a tokenizer.json; what the fuzzer drives. */
 weft_status tokenizer_parse(const env *env, const char *json_text, size_t n_bytes, tokenizer **out,
                             weft_error *err);
+
+/* From a tokenizer.model of SentencePiece, or a vocabulary of tiktoken with the pre-tokenizer that
+ * goes with it, as GGUF files name it. */
+weft_status tokenizer_parse_model(const env *environment, str file, const char *pre,
+                                  tokenizer **out, weft_error *err);
 
 void tokenizer_destroy(tokenizer *t);
 

@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-#include "base/utf8.h"
-#include "tokenizer/bytelevel.h"
 #include "tokenizer/tokenizer.h"
 
 enum { GAP = 1 << 16 }; /* ids that a small vocabulary may skip */
@@ -74,42 +72,15 @@ weft_status vocab_put(vocab *v, int64_t id, str text, uint32_t flags, weft_error
     return WEFT_OK;
 }
 
-/* How many bytes a spelling stands for; SIZE_MAX when it has characters outside the alphabet.
- * *same: the bytes are the spelling. */
-static size_t count_bytes(const vocab_entry *entry, bool *same)
+weft_status vocab_set_bytes(vocab *v, int32_t id, str bytes, weft_error *err)
 {
-    size_t n = 0;
-    *same = true;
-    for (size_t at = 0; at < entry->text_len;) {
-        uint32_t c;
-        size_t used = utf8_decode(entry->text + at, entry->text_len - at, &c);
-        if (used == 0 || bytelevel_byte(c) < 0) return SIZE_MAX;
-        if (used > 1) *same = false;
-        at += used;
-        n++;
-    }
-    return n;
-}
-
-weft_status vocab_finish(vocab *v, bool bytelevel, weft_error *err)
-{
-    for (uint32_t id = 0; bytelevel && id < v->n; id++) {
-        vocab_entry *entry = &v->entries[id];
-        bool same;
-        if (entry->flags == 0 || (entry->flags & VOCAB_ADDED) != 0) continue;
-        size_t n = count_bytes(entry, &same);
-        if (same || n == SIZE_MAX) continue;
-        char *bytes = arena_alloc(&v->arena, n);
-        if (bytes == NULL) return err_set(err, WEFT_NOMEM, "out of memory for the vocabulary");
-        size_t at = 0;
-        for (size_t i = 0; i < n; i++) {
-            uint32_t c;
-            at += utf8_decode(entry->text + at, entry->text_len - at, &c);
-            bytes[i] = (char)(unsigned char)bytelevel_byte(c);
-        }
-        entry->bytes = bytes;
-        entry->bytes_len = (uint32_t)n;
-    }
+    vocab_entry *entry = &v->entries[id];
+    if (str_equal(bytes, (str){entry->text, entry->text_len})) return WEFT_OK;
+    char *copy = arena_copy_text(&v->arena, bytes.ptr, bytes.len);
+    if (copy == NULL || bytes.len > UINT32_MAX)
+        return err_set(err, WEFT_NOMEM, "out of memory for the vocabulary");
+    entry->bytes = copy;
+    entry->bytes_len = (uint32_t)bytes.len;
     return WEFT_OK;
 }
 
@@ -117,6 +88,27 @@ int32_t vocab_find(const vocab *v, str text)
 {
     uint32_t id = map_get(&v->by_text, text);
     return id == MAP_NONE ? -1 : (int32_t)id;
+}
+
+int32_t vocab_find_model(const vocab *v, str text)
+{
+    uint32_t id = map_get(&v->by_text, text);
+    return id != MAP_NONE && (v->entries[id].flags & VOCAB_MODEL) != 0 ? (int32_t)id : -1;
+}
+
+int32_t vocab_find_plain(const vocab *v, str text)
+{
+    int32_t id = vocab_find_model(v, text);
+    return id >= 0 && (v->entries[id].flags & VOCAB_SPECIAL) == 0 ? id : -1;
+}
+
+void vocab_byte_ids(const vocab *v, int32_t ids[256])
+{
+    static const char DIGITS[] = "0123456789ABCDEF";
+    for (uint32_t i = 0; i < 256; i++) {
+        char text[] = {'<', '0', 'x', DIGITS[i >> 4], DIGITS[i & 15], '>'};
+        ids[i] = vocab_find_model(v, (str){text, sizeof text});
+    }
 }
 
 const vocab_entry *vocab_get(const vocab *v, int32_t id)

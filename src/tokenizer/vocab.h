@@ -38,12 +38,20 @@ void vocab_deinit(vocab *v);
  * again belongs to the later id. text is copied. */
 weft_status vocab_put(vocab *v, int64_t id, str text, uint32_t flags, weft_error *err);
 
-/* Fills bytes: from the byte-level alphabet when asked and all of a spelling is in it, else the
- * spelling. */
-weft_status vocab_finish(vocab *v, bool bytelevel, weft_error *err);
+/* What a token stands for; the spelling without this. Copied. */
+weft_status vocab_set_bytes(vocab *v, int32_t id, str bytes, weft_error *err);
 
 /* -1 when absent. */
 int32_t vocab_find(const vocab *v, str text);
+
+/* The same among the model's own. */
+int32_t vocab_find_model(const vocab *v, str text);
+
+/* The same without special tokens: a text that may not name them cannot spell them either. */
+int32_t vocab_find_plain(const vocab *v, str text);
+
+/* The ids of "<0x00>" to "<0xFF>". */
+void vocab_byte_ids(const vocab *v, int32_t ids[256]);
 
 /* NULL for an unknown id. */
 const vocab_entry *vocab_get(const vocab *v, int32_t id);

@@ -149,13 +149,13 @@ static void test_closed(void **state)
 
 static void test_limit(void **state)
 {
-    char text[ADDED_BYTES + 1];
+    char text[TRIE_BYTES + 1];
     (void)state;
     added a;
     weft_error err = {0};
     memset(text, 'x', sizeof text);
     assert_ok(added_init(&a, mem_system(), &err), &err);
-    assert_ok(added_put(&a, (str){text, ADDED_BYTES}, (added_token){.id = 1}, &err), &err);
+    assert_ok(added_put(&a, (str){text, TRIE_BYTES}, (added_token){.id = 1}, &err), &err);
     assert_status(WEFT_LIMIT, added_put(&a, (str){text, sizeof text}, (added_token){.id = 1}, &err),
                   &err);
     added_deinit(&a);

@@ -64,7 +64,7 @@ static void test_against_naive(void **state)
     weft_error err = {0};
     assert_ok(machine_init(&m, mem_system(), &err), &err);
     bpe_scratch scratch;
-    assert_ok(bpe_scratch_init(&scratch, mem_system(), 4096, &err), &err);
+    bpe_scratch_init(&scratch, mem_system());
     uint64_t seed = 1;
     for (size_t round = 0; round < 3000; round++) {
         char text[200];
@@ -98,7 +98,7 @@ static void test_long_word(void **state)
     assert_non_null(text);
     memset(text, 'a', N);
     assert_ok(machine_init(&m, mem_system(), &err), &err);
-    assert_ok(bpe_scratch_init(&scratch, mem_system(), N, &err), &err);
+    bpe_scratch_init(&scratch, mem_system());
     token_list_init(&list, mem_system());
     assert_ok(bpe_encode(&m.bpe, &scratch, (str){text, N}, &list, &err), &err);
     assert_int_equal(list.len, N / 4);
@@ -141,7 +141,7 @@ static void test_whole_words(void **state)
     assert_ok(vocab_put(&m.vocab, 20, str_of("bab"), VOCAB_MODEL, &err), &err);
     assert_ok(vocab_put(&m.vocab, 21, str_of("bba"), VOCAB_MODEL | VOCAB_SPECIAL, &err), &err);
     m.bpe.whole_words = true;
-    assert_ok(bpe_scratch_init(&scratch, mem_system(), 10, &err), &err);
+    bpe_scratch_init(&scratch, mem_system());
     token_list_init(&list, mem_system());
     assert_ok(bpe_encode(&m.bpe, &scratch, str_of("bab"), &list, &err), &err);
     assert_int_equal(list.len, 1);
@@ -160,16 +160,14 @@ static weft_status life(const env *world, void *user, weft_error *err)
     bpe_scratch scratch;
     weft_status status = machine_init(&m, world->allocator, err);
     if (status == WEFT_OK) {
-        status = bpe_scratch_init(&scratch, world->allocator, 1000, err);
-        if (status == WEFT_OK) {
-            token_list list;
-            char text[100];
-            memset(text, 'b', sizeof text);
-            token_list_init(&list, world->allocator);
-            status = bpe_encode(&m.bpe, &scratch, (str){text, sizeof text}, &list, err);
-            token_list_deinit(&list);
-            bpe_scratch_deinit(&scratch);
-        }
+        token_list list;
+        char text[100];
+        memset(text, 'b', sizeof text);
+        bpe_scratch_init(&scratch, world->allocator);
+        token_list_init(&list, world->allocator);
+        status = bpe_encode(&m.bpe, &scratch, (str){text, sizeof text}, &list, err);
+        token_list_deinit(&list);
+        bpe_scratch_deinit(&scratch);
     }
     machine_deinit(&m);
     return status;

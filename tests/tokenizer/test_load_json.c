@@ -31,57 +31,80 @@ static void expect_refused(const char *text, const refusal *r)
     assert_null(t);
 }
 
+static const refusal STAGES[] = {
+    {"\"normalizer\":{\"type\":\"Other\"}", WEFT_UNSUPPORTED,
+     "tokenizer: normalizer 'Other' is not supported"},
+    {"\"normalizer\":{\"type\":\"Replace\"}", WEFT_FORMAT, "pattern of 'Replace'"},
+    {"\"normalizer\":{\"type\":\"Prepend\",\"prepend\":1}", WEFT_FORMAT, "prepend is integer"},
+    {"\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"A-\"}", WEFT_FORMAT,
+     "not base64"},
+    {"\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AAAA\"}", WEFT_FORMAT,
+     "a character map of 3 bytes"},
+    {"\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{\"type\":"
+     "\"X\"}]}",
+     WEFT_UNSUPPORTED, "normalizer 'X'"},
+    {"\"normalizer\":{\"type\":\"Sequence\"}", WEFT_FORMAT, "normalizers"},
+    {"\"normalizer\":7", WEFT_FORMAT, "normalizer is integer"},
+    {"\"normalizer\":{}", WEFT_UNSUPPORTED, "normalizer ''"},
+    {"\"pre_tokenizer\":{\"type\":\"UnicodeScripts\"}", WEFT_UNSUPPORTED,
+     "pre-tokenizer 'UnicodeScripts'"},
+    {"\"pre_tokenizer\":{\"type\":\"Metaspace\",\"prepend_scheme\":\"last\"}", WEFT_UNSUPPORTED,
+     "prepend_scheme 'last'"},
+    {"\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"ab\"}", WEFT_FORMAT,
+     "a 'Metaspace' of 2 bytes"},
+    {"\"pre_tokenizer\":{\"type\":\"FixedLength\",\"length\":-1}", WEFT_FORMAT,
+     "a 'FixedLength' of -1"},
+    {"\"pre_tokenizer\":{\"type\":\"Punctuation\",\"behavior\":\"No\"}", WEFT_UNSUPPORTED,
+     "behavior 'No'"},
+    {"\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Isolated\"}", WEFT_FORMAT,
+     "pattern of 'Split'"},
+    {"\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"String\":\"x\"},\"behavior\":"
+     "\"No\"}",
+     WEFT_UNSUPPORTED, "behavior 'No'"},
+    {"\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(\"},\"behavior\":"
+     "\"Removed\"}",
+     WEFT_UNSUPPORTED, "a group without an end"},
+    {"\"post_processor\":{\"type\":\"Other\"}", WEFT_UNSUPPORTED, "post-processor 'Other'"},
+    {"\"post_processor\":{\"type\":\"BertProcessing\",\"cls\":[\"a\",3]}", WEFT_FORMAT,
+     "'cls' id 3 is not below the vocabulary's 3"},
+    {"\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[]}", WEFT_UNSUPPORTED,
+     "the text 0 times"},
+    {"\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"Sequence\":{\"id\":"
+     "\"B\"}}]}",
+     WEFT_FORMAT, "part 0 of a template"},
+    {"\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{"
+     "\"id\":"
+     "\"x\"}}],\"special_tokens\":{\"x\":{\"ids\":[3]}}}",
+     WEFT_FORMAT, "template id 3 is not below the vocabulary's 3"},
+    {"\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{"
+     "\"id\":"
+     "\"x\"}}],\"special_tokens\":{\"x\":{\"ids\":[0,0,0,0,0,0,0,0,0]}}}",
+     WEFT_LIMIT, "more than 8 ids"},
+    {"\"decoder\":{\"type\":\"Other\"}", WEFT_UNSUPPORTED, "decoder 'Other'"},
+    {"\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Fuse\"},{\"type\":"
+     "\"ByteFallback\"}]}",
+     WEFT_UNSUPPORTED, "a decoder behind 'Fuse'"},
+    {"\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"BPEDecoder\"},{\"type\":"
+     "\"WordPiece\"}]}",
+     WEFT_UNSUPPORTED, "a decoder behind 'BPEDecoder'"},
+    {"\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Fuse\"},{\"type\":"
+     "\"Strip\",\"content\":\"x\",\"start\":99}]}",
+     WEFT_UNSUPPORTED, "a 'Strip' of 99 and 0"},
+    {"\"decoder\":{\"type\":\"Strip\",\"start\":-1}", WEFT_FORMAT, "a 'Strip' of -1 and 0"},
+    {"\"added_tokens\":{}", WEFT_FORMAT, "'added_tokens' is object"},
+    {"\"added_tokens\":[{\"content\":\"x\"}]", WEFT_FORMAT, "'id' of an added token"},
+    {"\"added_tokens\":[{\"content\":\"x\",\"id\":1}]", WEFT_FORMAT, "id 1 names both"},
+    {"\"added_tokens\":[{\"content\":\"x\",\"id\":-4}]", WEFT_LIMIT, "token id -4"},
+    {"\"added_tokens\":[{\"content\":\"x\",\"id\":4000000}]", WEFT_LIMIT, "token id 4000000"},
+};
+
 static void test_stages(void **state)
 {
-    static const refusal CASES[] = {
-        {"\"normalizer\":{\"type\":\"Replace\"}", WEFT_UNSUPPORTED,
-         "tokenizer: normalizer 'Replace' is not supported"},
-        {"\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{\"type\":"
-         "\"X\"}]}",
-         WEFT_UNSUPPORTED, "normalizer 'X'"},
-        {"\"normalizer\":{\"type\":\"Sequence\"}", WEFT_FORMAT, "normalizers"},
-        {"\"normalizer\":7", WEFT_FORMAT, "normalizer is integer"},
-        {"\"normalizer\":{}", WEFT_UNSUPPORTED, "normalizer ''"},
-        {"\"pre_tokenizer\":{\"type\":\"Metaspace\"}", WEFT_UNSUPPORTED,
-         "pre-tokenizer 'Metaspace'"},
-        {"\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Isolated\"}", WEFT_FORMAT,
-         "pattern of 'Split'"},
-        {"\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"String\":\"x\"},\"behavior\":"
-         "\"No\"}",
-         WEFT_UNSUPPORTED, "behavior 'No'"},
-        {"\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(\"},\"behavior\":"
-         "\"Removed\"}",
-         WEFT_UNSUPPORTED, "a group without an end"},
-        {"\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"ByteLevel\"},"
-         "{\"type\":\"Digits\"}]}",
-         WEFT_UNSUPPORTED, "behind 'ByteLevel'"},
-        {"\"post_processor\":{\"type\":\"BertProcessing\"}", WEFT_UNSUPPORTED,
-         "post-processor 'BertProcessing'"},
-        {"\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[]}", WEFT_UNSUPPORTED,
-         "the text 0 times"},
-        {"\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"Sequence\":{\"id\":"
-         "\"B\"}}]}",
-         WEFT_FORMAT, "part 0 of a template"},
-        {"\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{"
-         "\"id\":"
-         "\"x\"}}],\"special_tokens\":{\"x\":{\"ids\":[3]}}}",
-         WEFT_FORMAT, "template id 3 is not below the vocabulary's 3"},
-        {"\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{"
-         "\"id\":"
-         "\"x\"}}],\"special_tokens\":{\"x\":{\"ids\":[0,0,0,0,0,0,0,0,0]}}}",
-         WEFT_LIMIT, "more than 8 ids"},
-        {"\"decoder\":{\"type\":\"Fuse\"}", WEFT_UNSUPPORTED, "decoder 'Fuse'"},
-        {"\"added_tokens\":{}", WEFT_FORMAT, "'added_tokens' is object"},
-        {"\"added_tokens\":[{\"content\":\"x\"}]", WEFT_FORMAT, "'id' of an added token"},
-        {"\"added_tokens\":[{\"content\":\"x\",\"id\":1}]", WEFT_FORMAT, "id 1 names both"},
-        {"\"added_tokens\":[{\"content\":\"x\",\"id\":-4}]", WEFT_LIMIT, "token id -4"},
-        {"\"added_tokens\":[{\"content\":\"x\",\"id\":4000000}]", WEFT_LIMIT, "token id 4000000"},
-    };
     (void)state;
-    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+    for (size_t i = 0; i < COUNT_OF(STAGES); i++) {
         char text[1024];
-        snprintf(text, sizeof text, "{%s,%s}", MODEL, CASES[i].members);
-        expect_refused(text, &CASES[i]);
+        snprintf(text, sizeof text, "{%s,%s}", MODEL, STAGES[i].members);
+        expect_refused(text, &STAGES[i]);
     }
 }
 
@@ -91,8 +114,18 @@ static void test_models(void **state)
         {"", WEFT_FORMAT, "tokenizer: "},
         {"[]", WEFT_FORMAT, "the file is array"},
         {"{}", WEFT_FORMAT, "'model' is null"},
-        {"{\"model\":{\"type\":\"Unigram\"}}", WEFT_UNSUPPORTED,
-         "tokenizer: model 'Unigram' is not supported"},
+        {"{\"model\":{\"type\":\"Other\"}}", WEFT_UNSUPPORTED,
+         "tokenizer: model 'Other' is not supported"},
+        {"{\"model\":{\"type\":\"Unigram\"}}", WEFT_FORMAT, "'vocab' of the model is null"},
+        {"{\"model\":{\"type\":\"Unigram\",\"vocab\":[[1,2]]}}", WEFT_FORMAT,
+         "a token of the model is integer"},
+        {"{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\",-1]],\"unk_id\":1}}", WEFT_FORMAT,
+         "'unk_id' 1 is not below 1"},
+        {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":[]}}", WEFT_FORMAT,
+         "'vocab' of the model is array"},
+        {"{\"pre_tokenizer\":{\"type\":\"ByteLevel\"},\"model\":{\"type\":\"WordLevel\",\"vocab\":{"
+         "}}}",
+         WEFT_UNSUPPORTED, "a model other than 'BPE'"},
         {"{\"model\":{}}", WEFT_UNSUPPORTED, "model ''"},
         {"{\"model\":{\"type\":\"BPE\",\"merges\":[]}}", WEFT_FORMAT, "'vocab' of the model"},
         {"{\"model\":{\"type\":\"BPE\",\"vocab\":{}}}", WEFT_FORMAT, "'merges' of the model"},
@@ -112,10 +145,8 @@ static void test_models(void **state)
          "'aa' of merge 0"},
         {"{\"model\":{\"type\":\"BPE\",\"vocab\":{},\"merges\":[],\"dropout\":0.1}}",
          WEFT_UNSUPPORTED, "'dropout'"},
-        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{},\"merges\":[],\"byte_fallback\":true}}",
-         WEFT_UNSUPPORTED, "'byte_fallback'"},
-        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{},\"merges\":[],\"end_of_word_suffix\":\"x\"}}",
-         WEFT_UNSUPPORTED, "'end_of_word_suffix'"},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{},\"merges\":[],\"unk_token\":7}}", WEFT_FORMAT,
+         "unk_token is integer"},
     };
     (void)state;
     for (size_t i = 0; i < COUNT_OF(CASES); i++) expect_refused(CASES[i].members, &CASES[i]);

@@ -175,7 +175,8 @@ static void test_real_files(void **state)
 {
     static const char *const FILES[][2] = {
         {"real-smollm2", "smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"},
-        {"real-qwen2", "qwen25coder05/qwen2.5-coder-0.5b-instruct-q4_k_m.gguf"}};
+        {"real-qwen2", "qwen25coder05/qwen2.5-coder-0.5b-instruct-q4_k_m.gguf"},
+        {"real-gemma3", "gemma3/gemma-3-270m-q4_k_m.gguf"}};
     (void)state;
     for (size_t i = 0; i < COUNT_OF(FILES); i++) {
         char path[1024];
