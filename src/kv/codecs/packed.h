@@ -46,8 +46,8 @@ KV_FN kv_range kv_take_group(float *x, const float *src, uint32_t n, uint8_t bas
     return r;
 }
 
-/* To the nearest integer, ties to even, for |x| of at most 2^22: what lies below 1 is rounded away by
- * the addition. No call, unlike rintf. */
+/* To the nearest integer, ties to even, for |x| of at most 2^22: what lies below 1 is rounded away
+ * by the addition. No call, unlike rintf. */
 KV_FN float kv_whole(float x)
 {
     return (x + 0x1.8p23F) - 0x1.8p23F;

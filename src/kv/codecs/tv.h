@@ -95,8 +95,8 @@ typedef struct kv_tv_book {
     float bounds[256];
 } kv_tv_book;
 
-/* codes [32]: how many of the boundaries are below each y / scale. The elements of a step do not wait
- * for one another. */
+/* codes [32]: how many of the boundaries are below each y / scale. The elements of a step do not
+ * wait for one another. */
 KV_FN void kv_tv_codes(const kv_tv_book *b, const float *y, float scale, uint32_t *codes)
 {
     float x[32];
