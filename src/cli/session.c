@@ -21,9 +21,9 @@ static const option_row ENGINE_ROWS[] = {
      "what the input of a linear layer is rounded to: bf16 or f32 (default: bf16)", 0, 0,
      "bf16|f32"},
     {"kv", OPTION_TEXT, AT(kv), "SPEC",
-     "how keys and values are stored: f32, f16, bf16, affine8g32|64|128, affine4g32|64|128, q8_0, "
-     "turbo-kAvB with A 2|4|5|8 and B 2|3|4|5|8, or k=NAME,v=NAME, also with k=tkA and v=tvB "
-     "(default: as --act)",
+     "how keys and values are stored: f32, f16, bf16, affineNgM (N 4 or 8; M 32, 64 or 128), q8_0, "
+     "turbo-kAvB (A 2, 4, 5 or 8; B 2, 3, 4, 5 or 8), or k=NAME,v=NAME with tkA for keys and tvB "
+     "for values (default: as --act)",
      0, 0, NULL},
     {"memory", OPTION_BYTES, AT(memory), "BYTES",
      "budget for keys and values, such as 512M or 2G (default: what the context needs, at least "

@@ -741,28 +741,34 @@ INLINE void vw_to_ints(vw a, vi out[VW / VL])
     out[3] = _mm256_cvtepi16_epi32(_mm256_extracti128_si256(a.hi, 1));
 }
 
-/* 2^bits floats, in registers where they fit. */
+/* 2^bits floats in registers; none for more than 5 bits. */
 typedef struct v_book {
-    vf low, high;
-    const float *at;
+    vf part[4];
 } v_book;
 
 INLINE v_book v_book_of(const float *at, const int bits)
 {
-    v_book book = {vf_zero(), vf_zero(), at};
-    if (bits == 2) book.low = vf_load_part(at, 4);
-    if (bits == 3 || bits == 4) book.low = vf_load(at);
-    if (bits == 4) book.high = vf_load(at + VL);
+    v_book book;
+    UNROLL
+    for (int i = 0; i < 4; i++) {
+        book.part[i] = vf_zero();
+        if (bits <= 5 && VL * (i + 1) <= 1 << bits) book.part[i] = vf_load(at + (size_t)i * VL);
+    }
+    if (bits == 2) book.part[0] = vf_load_part(at, 4);
     return book;
 }
 
 INLINE vf v_book_look(v_book book, const int bits, vi index)
 {
-    if (bits > 4) return _mm256_i32gather_ps(book.at, index, 4);
-    vf low = _mm256_permutevar8x32_ps(book.low, index);
-    if (bits < 4) return low;
-    vf high = _mm256_permutevar8x32_ps(book.high, index);
-    return _mm256_blendv_ps(low, high, vf_of(vi_sll(index, 28)));
+    vf part[4];
+    UNROLL
+    for (int i = 0; i < 4; i++) part[i] = _mm256_permutevar8x32_ps(book.part[i], index);
+    if (bits < 4) return part[0];
+    vf fourth_bit = vf_of(vi_sll(index, 28));
+    vf low = _mm256_blendv_ps(part[0], part[1], fourth_bit);
+    if (bits < 5) return low;
+    vf high = _mm256_blendv_ps(part[2], part[3], fourth_bit);
+    return _mm256_blendv_ps(low, high, vf_of(vi_sll(index, 27)));
 }
 
 #endif

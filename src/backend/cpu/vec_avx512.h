@@ -727,15 +727,14 @@ INLINE void vw_to_ints(vw a, vi out[VW / VL])
     out[1] = _mm512_cvtepi16_epi32(_mm512_extracti32x8_epi32(a.all, 1));
 }
 
-/* 2^bits floats, in registers where they fit. */
+/* 2^bits floats in registers; none for more than 5 bits. */
 typedef struct v_book {
     vf low, high;
-    const float *at;
 } v_book;
 
 INLINE v_book v_book_of(const float *at, const int bits)
 {
-    v_book book = {vf_zero(), vf_zero(), at};
+    v_book book = {vf_zero(), vf_zero()};
     if (bits < 4) book.low = vf_load_part(at, 1u << bits);
     if (bits == 4 || bits == 5) book.low = vf_load(at);
     if (bits == 5) book.high = vf_load(at + VL);
@@ -744,7 +743,6 @@ INLINE v_book v_book_of(const float *at, const int bits)
 
 INLINE vf v_book_look(v_book book, const int bits, vi index)
 {
-    if (bits > 5) return _mm512_i32gather_ps(index, book.at, 4);
     if (bits == 5) return _mm512_permutex2var_ps(book.low, index, book.high);
     return _mm512_permutexvar_ps(index, book.low);
 }

@@ -31,11 +31,25 @@ INLINE kv_params kv_params_of(const kv_kind kind, const unsigned char *at, uint3
     return p;
 }
 
+/* Centroids: in registers where they fit. */
+typedef struct kv_book {
+    const float *table;
+    v_book held;
+} kv_book;
+
 /* 32 codes. */
 INLINE void kv_block(const kv_kind kind, const int bits, const unsigned char *at, kv_params p,
-                     v_book book, vf out[VW / VL])
+                     kv_book book, vf out[VW / VL])
 {
     vw codes;
+    if (kind == KV_TV && bits == 8) {
+        /* A table that registers do not hold: the compiler knows whether to gather. */
+        float all[VW];
+        for (int i = 0; i < VW; i++) all[i] = book.table[at[i]];
+        UNROLL
+        for (int i = 0; i < VW / VL; i++) out[i] = vf_mul(vf_load(all + (size_t)i * VL), p.scale);
+        return;
+    }
     if (bits < 8) {
         codes = vw_bits(at, bits);
     } else {
@@ -45,7 +59,7 @@ INLINE void kv_block(const kv_kind kind, const int bits, const unsigned char *at
         vi index[VW / VL];
         vw_to_ints(codes, index);
         UNROLL
-        for (int i = 0; i < VW / VL; i++) out[i] = v_book_look(book, bits, index[i]);
+        for (int i = 0; i < VW / VL; i++) out[i] = v_book_look(book.held, bits, index[i]);
     } else {
         vw_to_float(codes, out);
     }
@@ -57,49 +71,72 @@ INLINE void kv_block(const kv_kind kind, const int bits, const unsigned char *at
     }
 }
 
-INLINE void kv_rows(const kv_kind kind, const int bits, const kernel_decode *a)
+/* The left codes of a row's last piece, through a copy. */
+INLINE void kv_last(const kv_kind kind, const int bits, const unsigned char *at, uint32_t left,
+                    kv_params p, kv_book book, float *to)
 {
-    const uint32_t group = a->codec->group;
+    unsigned char codes[VW] = {0};
+    float all[VW];
+    vf out[VW / VL];
+    memcpy(codes, at, (size_t)left * (uint32_t)bits / 8);
+    kv_block(kind, bits, codes, p, book, out);
+    UNROLL
+    for (int k = 0; k < VW / VL; k++) vf_store(all + (size_t)k * VL, out[k]);
+    memcpy(to, all, left * sizeof *to);
+}
+
+/* group: 32 but for affine codecs. */
+INLINE void kv_rows(const kv_kind kind, const int bits, const uint32_t group,
+                    const kernel_decode *a)
+{
     const uint32_t n_groups = (a->dim + group - 1) / group;
     const uint8_t base = kind == KV_AFFINE ? a->base : KV_BASE_F16;
     const size_t step = kind == KV_Q8 ? 34 : 4 * (size_t)bits;
-    const v_book book = v_book_of(a->codec->table, kind == KV_TV ? bits : 8);
+    const float *table = a->codec->table;
+    const kv_book book = {table, v_book_of(table, kind == KV_TV ? bits : 8)};
     for (uint32_t r = 0; r < a->n_rows; r++) {
         const unsigned char *at = a->rows + r * a->row_bytes;
         const unsigned char *params = at + (size_t)a->dim * (uint32_t)bits / 8;
         float *to = a->to + (size_t)r * a->dim;
         kv_params p = {vf_zero(), vf_zero()};
-        for (uint32_t i = 0; i < a->dim; i += VW, at += step, to += VW) {
+        uint32_t i = 0;
+        for (; a->dim - i >= VW; i += VW, at += step) {
             vf out[VW / VL];
-            if (kind == KV_Q8) {
-                p.scale = vf_set1(load_half(at));
-            } else if (i % group == 0) {
+            if (kind == KV_Q8) p.scale = vf_set1(load_half(at));
+            if (kind != KV_Q8 && i % group == 0) {
                 p = kv_params_of(kind, params, i / group, n_groups, base);
             }
-            uint32_t left = a->dim - i;
-            if (left >= VW) {
-                kv_block(kind, bits, kind == KV_Q8 ? at + 2 : at, p, book, out);
-                UNROLL
-                for (int k = 0; k < VW / VL; k++) vf_store(to + k * VL, out[k]);
-            } else {
-                unsigned char codes[VW] = {0};
-                float all[VW];
-                memcpy(codes, at, (size_t)left * (uint32_t)bits / 8);
-                kv_block(kind, bits, codes, p, book, out);
-                UNROLL
-                for (int k = 0; k < VW / VL; k++) vf_store(all + k * VL, out[k]);
-                memcpy(to, all, left * sizeof *to);
-            }
+            kv_block(kind, bits, kind == KV_Q8 ? at + 2 : at, p, book, out);
+            UNROLL
+            for (int k = 0; k < VW / VL; k++) vf_store(to + i + (size_t)k * VL, out[k]);
         }
+        if (i == a->dim) continue;
+        if (i % group == 0) p = kv_params_of(kind, params, i / group, n_groups, base);
+        kv_last(kind, bits, at, a->dim - i, p, book, to + i);
+    }
+}
+
+INLINE void decode_affine_bits(const int bits, const kernel_decode *a)
+{
+    switch (a->codec->group) {
+    case 32:
+        kv_rows(KV_AFFINE, bits, 32, a);
+        break;
+    case 64:
+        kv_rows(KV_AFFINE, bits, 64, a);
+        break;
+    default:
+        kv_rows(KV_AFFINE, bits, 128, a);
+        break;
     }
 }
 
 static void decode_affine(const kernel_decode *a)
 {
     if (a->codec->bits == 8) {
-        kv_rows(KV_AFFINE, 8, a);
+        decode_affine_bits(8, a);
     } else {
-        kv_rows(KV_AFFINE, 4, a);
+        decode_affine_bits(4, a);
     }
 }
 
@@ -107,16 +144,16 @@ static void decode_tk(const kernel_decode *a)
 {
     switch (a->codec->bits) {
     case 2:
-        kv_rows(KV_TK, 2, a);
+        kv_rows(KV_TK, 2, 32, a);
         break;
     case 4:
-        kv_rows(KV_TK, 4, a);
+        kv_rows(KV_TK, 4, 32, a);
         break;
     case 5:
-        kv_rows(KV_TK, 5, a);
+        kv_rows(KV_TK, 5, 32, a);
         break;
     default:
-        kv_rows(KV_TK, 8, a);
+        kv_rows(KV_TK, 8, 32, a);
         break;
     }
 }
@@ -125,19 +162,19 @@ static void decode_tv(const kernel_decode *a)
 {
     switch (a->codec->bits) {
     case 2:
-        kv_rows(KV_TV, 2, a);
+        kv_rows(KV_TV, 2, 32, a);
         break;
     case 3:
-        kv_rows(KV_TV, 3, a);
+        kv_rows(KV_TV, 3, 32, a);
         break;
     case 4:
-        kv_rows(KV_TV, 4, a);
+        kv_rows(KV_TV, 4, 32, a);
         break;
     case 5:
-        kv_rows(KV_TV, 5, a);
+        kv_rows(KV_TV, 5, 32, a);
         break;
     default:
-        kv_rows(KV_TV, 8, a);
+        kv_rows(KV_TV, 8, 32, a);
         break;
     }
 }
@@ -149,7 +186,7 @@ static void decode_packed(const kernel_decode *a)
         decode_affine(a);
         break;
     case KV_Q8:
-        kv_rows(KV_Q8, 8, a);
+        kv_rows(KV_Q8, 8, 32, a);
         break;
     case KV_TK:
         decode_tk(a);

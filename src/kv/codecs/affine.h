@@ -49,7 +49,7 @@ KV_FN void kv_affine_encode_row(const kv_codec *c, uint8_t base, unsigned char *
     unsigned char *biases = scales + n_groups * size;
     for (uint32_t i = 0; i < n; i += c->group) {
         float x[KV_GROUP_MOST];
-        uint8_t codes[KV_GROUP_MOST];
+        uint8_t codes[KV_GROUP_MOST] = {0};
         uint32_t n_group = kv_group_size(c, n, i);
         kv_range r = kv_take_group(x, src + i, n_group, base);
         float scale = (r.most - r.least) / (float)most;
@@ -80,7 +80,7 @@ KV_FN void kv_affine_decode_row(const kv_codec *c, uint8_t base, const unsigned 
     const unsigned char *scales = src + kv_codes_bytes(c, n);
     const unsigned char *biases = scales + n_groups * size;
     for (uint32_t i = 0; i < n; i += c->group) {
-        uint8_t codes[KV_GROUP_MOST];
+        uint8_t codes[KV_GROUP_MOST] = {0};
         uint32_t n_group = kv_group_size(c, n, i);
         float scale = kv_get_base(scales + i / c->group * size, base);
         float bias = kv_get_base(biases + i / c->group * size, base);

@@ -37,7 +37,7 @@ typedef struct kv_range {
 /* Elements src [n] as the codec takes them, and their range. */
 KV_FN kv_range kv_take_group(float *x, const float *src, uint32_t n, uint8_t base)
 {
-    kv_range r;
+    kv_range r = {0.0F, 0.0F};
     for (uint32_t i = 0; i < n; i++) {
         x[i] = kv_input(src[i], base);
         if (i == 0 || x[i] < r.least) r.least = x[i];
@@ -46,12 +46,18 @@ KV_FN kv_range kv_take_group(float *x, const float *src, uint32_t n, uint8_t bas
     return r;
 }
 
+/* To the nearest integer, ties to even, for |x| of at most 2^22: what lies below 1 is rounded away
+ * by the addition. No call, unlike rintf. */
+KV_FN float kv_whole(float x)
+{
+    return (x + 0x1.8p23F) - 0x1.8p23F;
+}
+
 /* To the nearest integer, ties to even, within 0 .. most; 0 for a NaN. */
 KV_FN uint8_t kv_code(float x, uint32_t most)
 {
     if (!(x > 0.0F)) return 0;
-    float whole = rintf(x);
-    return whole >= (float)most ? (uint8_t)most : (uint8_t)whole;
+    return x >= (float)most ? (uint8_t)most : (uint8_t)kv_whole(x);
 }
 
 /* n codes, a multiple of 8: code i in bits [i * bits, (i + 1) * bits) of a little-endian stream. */

@@ -50,10 +50,9 @@ KV_FN float kv_tk_zero(kv_range r, float scale, uint32_t bits)
 KV_FN uint8_t kv_tk_code(float x, uint32_t bits)
 {
     if (bits < 8) return kv_code(x, (1U << bits) - 1);
-    float whole = rintf(x);
-    if (whole > 127.0F) whole = 127.0F;
-    if (whole < -127.0F) whole = -127.0F;
-    return (uint8_t)(int8_t)whole;
+    if (x > 127.0F) x = 127.0F;
+    if (x < -127.0F) x = -127.0F;
+    return (uint8_t)(int8_t)kv_whole(x);
 }
 
 KV_FN void kv_tk_encode_row(const kv_codec *c, uint8_t base, unsigned char *dst, const float *src,
@@ -64,7 +63,7 @@ KV_FN void kv_tk_encode_row(const kv_codec *c, uint8_t base, unsigned char *dst,
     unsigned char *zeros = scales + 2 * (size_t)((n + 31) / 32);
     for (uint32_t i = 0; i < n; i += 32) {
         float x[32];
-        uint8_t codes[32];
+        uint8_t codes[32] = {0};
         uint32_t n_group = kv_group_size(c, n, i);
         kv_range r = kv_take_group(x, src + i, n_group, base);
         uint16_t stored = kv_tk_scale(r, bits);
@@ -84,7 +83,7 @@ KV_FN void kv_tk_decode_row(const kv_codec *c, uint8_t base, const unsigned char
     const unsigned char *scales = src + kv_codes_bytes(c, n);
     const unsigned char *zeros = scales + 2 * (size_t)((n + 31) / 32);
     for (uint32_t i = 0; i < n; i += 32) {
-        uint8_t codes[32];
+        uint8_t codes[32] = {0};
         uint32_t n_group = kv_group_size(c, n, i);
         float scale = kv_get_f16(scales + i / 16);
         float zero = kv_get_f16(zeros + i / 16);

@@ -88,78 +88,85 @@ KV_FN float kv_tree(float *a)
     return a[0];
 }
 
-/* How many of the boundaries, which lie midway between centroids, are below x. */
-KV_FN uint8_t kv_tv_code(const float *book, uint32_t bits, float x)
+/* What a row is encoded with: the centroids, and the boundaries midway between them. */
+typedef struct kv_tv_book {
+    const float *centroids;
+    uint32_t bits;
+    float bounds[256];
+} kv_tv_book;
+
+/* codes [32]: how many of the boundaries are below each y / scale. The elements of a step do not
+ * wait for one another. */
+KV_FN void kv_tv_codes(const kv_tv_book *b, const float *y, float scale, uint32_t *codes)
 {
-    uint32_t code = 0;
-    for (uint32_t step = 1U << (bits - 1); step > 0; step /= 2) {
-        uint32_t at = code + step - 1;
-        if (0.5F * (book[at] + book[at + 1]) < x) code += step;
+    float x[32];
+    for (uint32_t j = 0; j < 32; j++) {
+        x[j] = y[j] / scale;
+        codes[j] = 0;
     }
-    return (uint8_t)code;
+    for (uint32_t k = b->bits; k-- > 0;) {
+        for (uint32_t j = 0; j < 32; j++) {
+            float bound = b->bounds[codes[j] + (1U << k) - 1];
+            codes[j] += (uint32_t)(bound < x[j]) << k;
+        }
+    }
 }
 
-/* A scale that the codes were found with, and how good they are. */
-typedef struct kv_tv_trial {
-    float product, gain; /* gain: what the least-squares scale takes from the error */
-    float scale;
-} kv_tv_trial;
-
-KV_FN kv_tv_trial kv_tv_try(const kv_codec *c, const float *y, uint32_t n, float scale,
-                            uint8_t *codes)
+/* Codes of one group, y [32] of which n count and the rest is 0, by the best of seven scales around
+ * the root of the mean square; returns the stored scale, as f16. What a scale is judged by is what
+ * the least-squares scale for its codes would take from the error. */
+KV_FN uint16_t kv_tv_group(const kv_tv_book *b, const float *y, uint32_t n, uint8_t *codes)
 {
-    float xr[32] = {0};
-    float rr[32] = {0};
-    for (uint32_t j = 0; j < n; j++) {
-        codes[j] = kv_tv_code(c->table, c->bits, y[j] / scale);
-        float centroid = c->table[codes[j]];
-        xr[j] = centroid * y[j];
-        rr[j] = centroid * centroid;
-    }
-    kv_tv_trial t;
-    t.product = kv_tree(xr);
-    float squares = kv_tree(rr);
-    t.gain = (t.product * t.product) / squares;
-    t.scale = t.product / squares;
-    return t;
-}
-
-/* Codes of one group, by the best of seven scales around the root of the mean square; returns the
- * stored scale, as f16. */
-KV_FN uint16_t kv_tv_group(const kv_codec *c, const float *y, uint32_t n, uint8_t *codes)
-{
-    float squares[32] = {0};
-    for (uint32_t j = 0; j < n; j++) squares[j] = y[j] * y[j];
-    float rms = sqrtf(kv_tree(squares) / (float)n);
-    kv_tv_trial best = {0.0F, 0.0F, 0.0F};
+    float a[32];
+    float r[32];
+    for (uint32_t j = 0; j < 32; j++) a[j] = y[j] * y[j];
+    float rms = sqrtf(kv_tree(a) / (float)n);
+    float most = 0.0F;
+    float best = 0.0F;
     int found = 0;
     for (uint32_t k = 0; k < 7 && rms != 0.0F; k++) {
         const float factor[7] = {0.75F, 0.85F, 0.95F, 1.05F, 1.15F, 1.25F, 1.35F};
-        uint8_t tried[32];
-        kv_tv_trial t = kv_tv_try(c, y, n, rms * factor[k], tried);
-        if (!(t.product > 0.0F) || (found && !(t.gain > best.gain))) continue;
-        best = t;
+        uint32_t tried[32];
+        kv_tv_codes(b, y, rms * factor[k], tried);
+        for (uint32_t j = 0; j < 32; j++) {
+            float centroid = j < n ? b->centroids[tried[j]] : 0.0F;
+            a[j] = centroid * y[j];
+            r[j] = centroid * centroid;
+        }
+        float product = kv_tree(a);
+        float squares = kv_tree(r);
+        float gain = (product * product) / squares;
+        if (!(product > 0.0F) || (found && !(gain > most))) continue;
+        most = gain;
+        best = product / squares;
         found = 1;
-        memcpy(codes, tried, n);
+        for (uint32_t j = 0; j < n; j++) codes[j] = (uint8_t)tried[j];
     }
     if (!found) {
-        memset(codes, (int)((1U << (c->bits - 1)) - 1), n);
+        memset(codes, (int)((1U << (b->bits - 1)) - 1), n);
         return 0;
     }
-    return fp_to_f16(best.scale < KV_F16_MOST ? best.scale : KV_F16_MOST);
+    return fp_to_f16(best < KV_F16_MOST ? best : KV_F16_MOST);
 }
 
 KV_FN void kv_tv_encode_row(const kv_codec *c, uint8_t base, unsigned char *dst, const float *src,
                             uint32_t n)
 {
-    float y[KV_PACKED_MOST];
+    float y[KV_PACKED_MOST + 32];
+    kv_tv_book b;
     unsigned char *scales = dst + kv_codes_bytes(c, n);
+    b.centroids = c->table;
+    b.bits = c->bits;
+    for (uint32_t k = 0; k + 1 < 1U << c->bits; k++) {
+        b.bounds[k] = 0.5F * (c->table[k] + c->table[k + 1]);
+    }
     kv_take_group(y, src, n, base);
     kv_rotate(y, n);
+    memset(y + n, 0, 32 * sizeof *y);
     for (uint32_t i = 0; i < n; i += 32) {
-        uint8_t codes[32];
+        uint8_t codes[32] = {0};
         uint32_t n_group = kv_group_size(c, n, i);
-        uint16_t scale = kv_tv_group(c, y + i, n_group, codes);
+        uint16_t scale = kv_tv_group(&b, y + i, n_group, codes);
         kv_pack(dst + kv_codes_bytes(c, i), codes, n_group, c->bits);
         kv_put_u16(scales + i / 16, scale);
     }
@@ -171,7 +178,7 @@ KV_FN void kv_tv_decode_row(const kv_codec *c, uint8_t base, const unsigned char
     (void)base;
     const unsigned char *scales = src + kv_codes_bytes(c, n);
     for (uint32_t i = 0; i < n; i += 32) {
-        uint8_t codes[32];
+        uint8_t codes[32] = {0};
         uint32_t n_group = kv_group_size(c, n, i);
         float scale = kv_get_f16(scales + i / 16);
         kv_unpack(src + kv_codes_bytes(c, i), codes, n_group, c->bits);
