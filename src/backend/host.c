@@ -9,31 +9,38 @@ void host_copy(backend *b, void *to, const void *from, size_t n_bytes)
     memcpy(to, from, n_bytes);
 }
 
-/* One side of one head: rows behind one another. */
-static void convert_rows(uint8_t from_id, uint8_t to_id, uint8_t base, const unsigned char *src,
-                         size_t src_bytes, unsigned char *dst, size_t dst_bytes, uint32_t dim,
-                         uint32_t n_rows, float *row)
+/* Rows of one side behind one another. */
+typedef struct side {
+    uint8_t codec;
+    size_t row_bytes, at; /* bytes; where the first row of the head stands in a page */
+} side;
+
+static side key_side(const kv_geometry *g, size_t head)
 {
-    const kv_codec *from = kv_codec_by_id(from_id);
-    const kv_codec *to = kv_codec_by_id(to_id);
-    for (uint32_t i = 0; i < n_rows; i++) {
-        from->decode_row(from, base, src + i * src_bytes, row, dim);
-        to->encode_row(to, base, dst + i * dst_bytes, row, dim);
+    return (side){g->k_codec, g->k_row_bytes, head * g->page_tokens * g->k_row_bytes};
+}
+
+static side value_side(const kv_geometry *g, size_t head)
+{
+    return (side){g->v_codec, g->v_row_bytes, g->v_offset + head * g->page_tokens * g->v_row_bytes};
+}
+
+static void convert_rows(const backend_conversion *c, side from, side to, uint32_t dim)
+{
+    const kv_codec *decoder = kv_codec_by_id(from.codec);
+    const kv_codec *encoder = kv_codec_by_id(to.codec);
+    uint8_t base = c->from->base;
+    for (uint32_t i = 0; i < c->n_rows; i++) {
+        decoder->decode_row(decoder, base, c->src + from.at + i * from.row_bytes, c->row, dim);
+        encoder->encode_row(encoder, base, c->dst + to.at + i * to.row_bytes, c->row, dim);
     }
 }
 
 void host_convert(backend *b, const backend_conversion *c)
 {
     (void)b;
-    const kv_geometry *f = c->from;
-    const kv_geometry *t = c->to;
-    for (size_t h = 0; h < f->n_heads; h++) {
-        size_t first = h * f->page_tokens;
-        convert_rows(f->k_codec, t->k_codec, f->base, c->src + first * f->k_row_bytes,
-                     f->k_row_bytes, c->dst + first * t->k_row_bytes, t->k_row_bytes, f->k_dim,
-                     c->n_rows, c->row);
-        convert_rows(f->v_codec, t->v_codec, f->base, c->src + f->v_offset + first * f->v_row_bytes,
-                     f->v_row_bytes, c->dst + t->v_offset + first * t->v_row_bytes, t->v_row_bytes,
-                     f->v_dim, c->n_rows, c->row);
+    for (size_t h = 0; h < c->from->n_heads; h++) {
+        convert_rows(c, key_side(c->from, h), key_side(c->to, h), c->from->k_dim);
+        convert_rows(c, value_side(c->from, h), value_side(c->to, h), c->from->v_dim);
     }
 }

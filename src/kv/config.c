@@ -235,7 +235,7 @@ static weft_status geometry_of(kv_geometry *g, const kv_layer *l, uint32_t layer
                    layer_i, l->n_heads, l->k_dim, l->v_dim);
 }
 
-static bool take_arrays(kv_config *c, arena *a, uint32_t n_layers, uint32_t longest)
+static bool take_arrays(kv_config *c, arena *a, uint32_t n_layers)
 {
     c->geometries = arena_array(a, n_layers, sizeof *c->geometries);
     c->bases = arena_array(a, n_layers, sizeof *c->bases);
@@ -245,9 +245,8 @@ static bool take_arrays(kv_config *c, arena *a, uint32_t n_layers, uint32_t long
     c->class_of = arena_array(a, n_layers, sizeof *c->class_of);
     c->base_class_of = arena_array(a, n_layers, sizeof *c->base_class_of);
     c->class_bytes = arena_array(a, (size_t)2 * n_layers, sizeof *c->class_bytes);
-    c->row = arena_array(a, longest, sizeof *c->row);
     return c->geometries && c->bases && c->layouts && c->n_slots && c->class_of &&
-           c->base_class_of && c->class_bytes && c->row;
+           c->base_class_of && c->class_bytes;
 }
 
 static weft_status add_layer(kv_config *c, const kv_layer *l, uint32_t i, const kv_spec *spec,
@@ -274,25 +273,34 @@ static weft_status add_layer(kv_config *c, const kv_layer *l, uint32_t i, const 
     return WEFT_OK;
 }
 
+/* What conversion needs, once the layers are known to be of sane size. */
+static weft_status take_row(kv_config *c, arena *a, weft_error *err)
+{
+    uint32_t longest = 1;
+    for (uint32_t i = 0; i < c->n_layers; i++) {
+        if (c->geometries[i].k_dim > longest) longest = c->geometries[i].k_dim;
+        if (c->geometries[i].v_dim > longest) longest = c->geometries[i].v_dim;
+    }
+    c->row = arena_array(a, longest, sizeof *c->row);
+    if (c->row != NULL) return WEFT_OK;
+    return err_set(err, WEFT_NOMEM, "out of memory for a row of %u", longest);
+}
+
 weft_status kv_config_init(kv_config *c, arena *a, const kv_layer *layers, uint32_t n_layers,
                            const kv_spec *spec, const kv_bounds *bounds, weft_error *err)
 {
     uint32_t p = bounds->page_tokens;
-    uint32_t longest = 1;
     ASSERT(p >= 16 && p <= KV_SPLIT && (p & (p - 1)) == 0);
     weft_status status = kv_spec_check(spec, layers, n_layers, err);
     if (status != WEFT_OK) return status;
-    for (uint32_t i = 0; i < n_layers; i++) {
-        if (layers[i].k_dim > longest) longest = layers[i].k_dim;
-        if (layers[i].v_dim > longest) longest = layers[i].v_dim;
-    }
     *c = (kv_config){.n_layers = n_layers, .bounds = *bounds, .start = spec->start};
-    if (!take_arrays(c, a, n_layers, longest)) {
+    if (!take_arrays(c, a, n_layers)) {
         return err_set(err, WEFT_NOMEM, "out of memory for the state of %u layers", n_layers);
     }
     for (uint32_t i = 0; i < n_layers && status == WEFT_OK; i++) {
         status = add_layer(c, &layers[i], i, spec, err);
     }
+    if (status == WEFT_OK && c->start != 0) status = take_row(c, a, err);
     return status;
 }
 

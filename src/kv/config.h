@@ -15,7 +15,7 @@ enum { KV_PAGE_TOKENS = 64 };
 typedef struct kv_spec {
     const kv_codec *k, *v;
     uint8_t base;   /* the dense type that rows are rounded to before they are packed */
-    uint32_t start; /* positions below it are stored in base until a sequence reaches it; 0: none */
+    uint32_t start; /* a sequence is in base until it has so many positions; 0: it never is */
 } kv_spec;
 
 /* "NAME", "turbo-kAvB" for k=tkA,v=tvB, or "k=NAME,v=NAME" in either order, and "start=N". fallback:
@@ -45,7 +45,7 @@ typedef struct kv_config {
     uint32_t *class_of;        /* [n_layers], index of its page size */
     uint32_t *base_class_of;   /* [n_layers] */
     size_t *class_bytes;       /* [n_classes], ascending by first use */
-    float *row;                /* [the longest row], for conversion */
+    float *row;                /* [the longest row], for conversion; NULL without start */
     uint32_t n_layers, n_classes;
     uint32_t slots_total; /* sum of n_slots */
     uint32_t start;       /* as in kv_spec */

@@ -217,7 +217,7 @@ static void begin_row(const kv_txn_row *row)
     }
 }
 
-/* Every page into the codecs of the sequence, one after the other; then the promise of base ends. */
+/* Every page into the codecs of the sequence, one by one; then the promise of base ends. */
 static void convert(kv_seq *seq)
 {
     const kv_config *c = seq->config;

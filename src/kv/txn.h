@@ -36,7 +36,8 @@ uint32_t kv_seq_most_append(const kv_seq *seq);
 void kv_seq_destroy(const weft_allocator *allocator, kv_seq *seq);
 
 /* Forgets positions from len on. LIMIT when a window no longer holds what position len sees, and
- * below the position at which the sequence was converted: what it saw there is gone; ARGUMENT when there are not so many positions, and inside a transaction. */
+ * below the position at which the sequence was converted: what it saw there is gone; ARGUMENT when
+ * there are not so many positions, and inside a transaction. */
 weft_status kv_seq_trim(kv_seq *seq, uint32_t len, weft_error *err);
 
 /* views: [n_layers * stride], this sequence's view of layer i goes to views[i * stride]. Valid

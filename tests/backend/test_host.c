@@ -1,4 +1,4 @@
-/* test_host.c - pages in plain memory: conversion gives the rows that encoding at once would have. */
+/* test_host.c - pages in plain memory: conversion gives the rows that encoding at once would. */
 #include "backend/host.h"
 
 #include <stdlib.h>

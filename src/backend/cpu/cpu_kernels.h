@@ -1,8 +1,9 @@
 /* cpu_kernels.h - the loops that have faster forms per instruction set.
  *
  * One slot a loop. generic.c fills every slot and defines the answer: it accumulates in double.
- * avx2.c, avx512.c and avx512bf16.c override what they make faster, and each of their loops is compared with
- * generic's on every instruction set present (tests/backend/test_kernels.c walks the map).
+ * avx2.c, avx512.c and avx512bf16.c override what they make faster, and each of their loops is
+ * compared with generic's on every instruction set present (tests/backend/test_kernels.c walks the
+ * map).
  *
  * Exactness: for one output the order of additions depends on nothing but the inner dimension: not
  * on how many rows, tokens, queries or keys a call covers, nor on where it starts. Within one
@@ -35,8 +36,8 @@ typedef struct kernel_input {
 /* An input against integer codes: the blocks of a token, KERNEL_BLOCK columns each, in groups of n
  * blocks (cpu_kernels.code_blocks), the last one filled with zeros. A group is
  *     int16_t q[n * KERNEL_BLOCK], float scale[n * 4], float sum[n * 4], int32_t total[n * 4]
- * with scale 0 for a block of zeros and NaN for one not finite, total the sum of q and sum = scale *
- * total, exact; each number stands there four times, for vectors of four rows. */
+ * with scale 0 for a block of zeros and NaN for one not finite, total the sum of q and sum = scale
+ * times total, exact; each number stands there four times, for vectors of four rows. */
 enum { KERNEL_TIMES = 4, KERNEL_BLOCK_BYTES = KERNEL_BLOCK * 2 + 3 * KERNEL_TIMES * 4 };
 
 /* Blocks of a group at most. */

@@ -531,8 +531,8 @@ INLINE vi vi_fold_bytes(vi a)
                                       0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15)));
 }
 
-/* In each half, 16 in 16-bit lane l where bit 2 l of the first word is set (slot 0), bit 16 + 2 l
- * (1), 2 l + 1 (2) or 17 + 2 l (3). */
+/* In each half, 16 in 16-bit lane l where bit 2 l of the first word is set (slot 0), or bit
+ * 16 + 2 l (1), 2 l + 1 (2) or 17 + 2 l (3). */
 INLINE vi v_fifth_bits(vi bits, const int slot)
 {
     const int byte = (int)0x80008000u + slot % 2 * 0x00020002;

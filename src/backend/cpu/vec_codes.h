@@ -137,8 +137,8 @@ INLINE uint32_t load_u32(const unsigned char *at)
     return value;
 }
 
-/* A column of numbers of VL rows, which are stride apart. Through volatile, as a compiler that makes
- * vectors of them needs three instructions for each, all of them shuffles. */
+/* A column of numbers of VL rows, which are stride apart. Through volatile, as a compiler that
+ * makes vectors of them needs three instructions for each, all of them shuffles. */
 INLINE void v_column_16(const unsigned char *at, size_t stride, uint16_t out[VL])
 {
     const size_t skip[4] = {0, stride, 2 * stride, v_kept_size(3 * stride)};

@@ -206,8 +206,8 @@ INLINE __m128 quad_from_f16(__m128i word)
     return _mm_cvtph_ps(_mm_packus_epi32(word, word));
 }
 
-/* The f16 numbers skip bytes into each block of four rows. Through volatile, as a compiler that makes
- * vectors of them needs three instructions for each. */
+/* The f16 numbers skip bytes into each block of four rows. Through volatile, as a compiler that
+ * makes vectors of them needs three instructions for each. */
 INLINE void quad_halves(const unsigned char *const row[QUAD], size_t skip, const size_t bytes,
                         uint16_t *out)
 {
@@ -385,41 +385,58 @@ enum {
     AT_TOTAL = AT_SUM + VL * 4
 };
 
-/* Blocks b .. b + GROUP - 1 behind at; those of the chunk from first on. x: these blocks of each
- * token. */
-INLINE void quad_group(const codes_kind kind, const unsigned char *const at[QUAD], uint32_t b,
-                       const quad_params *p, uint32_t first,
-                       const unsigned char *const x[FEW_TOKENS], const uint32_t n_tokens, vf *s,
-                       vf *m)
+/* Bytes that a row advances by in GROUP blocks; 0 where the blocks of a chunk are interlaced. */
+INLINE size_t codes_step(const codes_kind kind)
+{
+    if (kind == CODES_Q4_K || kind == CODES_Q5_K || kind == CODES_Q6_K) return 0;
+    return codes_chunk_bytes(kind) / CHUNK_BLOCKS * GROUP;
+}
+
+/* Where four rows and some tokens are. */
+typedef struct quad_place {
+    const unsigned char *at[QUAD];
+    const unsigned char *ahead;
+    const unsigned char *x[FEW_TOKENS];
+} quad_place;
+
+/* What each token has so far, in lanes of block and row. */
+typedef struct quad_sums {
+    vf s[FEW_TOKENS], m[FEW_TOKENS];
+} quad_sums;
+
+/* Blocks b .. b + GROUP - 1 of a chunk, at which place is. */
+INLINE void quad_group(const codes_kind kind, const quad_place *place, uint32_t b,
+                       const quad_params *p, const uint32_t n_tokens, quad_sums *sums)
 {
     const int subs = codes_subs(kind);
     vi dot[FEW_TOKENS][2][QUAD];
     UNROLL
     for (int r = 0; r < QUAD; r++) {
         vi slot[4];
-        codes_slots(kind, at[r], b, slot);
+        codes_slots(kind, place->at[r], codes_step(kind) == 0 ? b : 0, slot);
         UNROLL
         for (uint32_t t = 0; t < n_tokens; t++) {
             UNROLL
             for (int i = 0; i < 4; i++) {
                 vi *sum = &dot[t][subs == 2 ? i % 2 : 0][r];
-                vi in = vi_load(x[t] + (size_t)i * GROUP * 16);
+                vi in = vi_load(place->x[t] + (size_t)i * GROUP * 16);
                 *sum = i < subs ? vi_pairs(slot[i], in) : vi_dot(*sum, slot[i], in);
             }
         }
     }
     UNROLL
     for (uint32_t t = 0; t < n_tokens; t++) {
+        const unsigned char *x = place->x[t];
         UNROLL
         for (int h = 0; h < subs; h++) {
             vi sum = v_quad_tree(dot[t][h]);
-            if (kind == CODES_Q4_0) sum = vi_sub(sum, vi_sll(vi_load(x[t] + AT_TOTAL), 3));
-            vf term = vf_mul(vf_from_int(sum), vf_of(vi_load(x[t] + AT_SCALE)));
-            s[t] = vf_fma(quad_scale(kind, p, first, h), term, s[t]);
+            if (kind == CODES_Q4_0) sum = vi_sub(sum, vi_sll(vi_load(x + AT_TOTAL), 3));
+            vf term = vf_mul(vf_from_int(sum), vf_of(vi_load(x + AT_SCALE)));
+            sums->s[t] = vf_fma(quad_scale(kind, p, b, h), term, sums->s[t]);
         }
         if (codes_biased(kind)) {
-            vf sum = vf_of(vi_load(x[t] + AT_SUM));
-            m[t] = vf_fma(quad_bias(kind, p, first), sum, m[t]);
+            vf sum = vf_of(vi_load(x + AT_SUM));
+            sums->m[t] = vf_fma(quad_bias(kind, p, b), sum, sums->m[t]);
         }
     }
 }
@@ -432,13 +449,6 @@ INLINE void quad_prefetch_params(const codes_kind kind, const quad_rows *rows)
         const size_t bytes = (size_t)rows->a->w->row_bytes[plane] * QUAD;
         for (size_t i = 0; i < bytes; i += LINE) v_prefetch_far(rows->ahead[plane] + i);
     }
-}
-
-/* Bytes that a row advances by in GROUP blocks; 0 where the blocks of a chunk are interlaced. */
-INLINE size_t codes_step(const codes_kind kind)
-{
-    if (kind == CODES_Q4_K || kind == CODES_Q5_K || kind == CODES_Q6_K) return 0;
-    return codes_chunk_bytes(kind) / CHUNK_BLOCKS * GROUP;
 }
 
 /* A chunk of n_blocks blocks, which are no whole groups: with zeros behind them. */
@@ -463,16 +473,9 @@ INLINE void quad_store(const quad_rows *rows, uint32_t token, vf s, vf m)
     }
 }
 
-/* Where four rows and some tokens are. */
-typedef struct quad_place {
-    const unsigned char *at[QUAD];
-    const unsigned char *ahead;
-    const unsigned char *x[FEW_TOKENS];
-} quad_place;
-
 /* The groups of one chunk; moves place to the next. */
 INLINE void quad_chunk(const codes_kind kind, const quad_rows *rows, const quad_style style,
-                       uint32_t block, quad_place *place, const uint32_t n_tokens, vf *s, vf *m)
+                       uint32_t block, quad_place *place, const uint32_t n_tokens, quad_sums *sums)
 {
     const uint32_t left = rows->n_blocks - block;
     const uint32_t n_blocks = left < CHUNK_BLOCKS ? left : CHUNK_BLOCKS;
@@ -488,7 +491,7 @@ INLINE void quad_chunk(const codes_kind kind, const quad_rows *rows, const quad_
     for (uint32_t b = 0; b < n_blocks; b += GROUP) {
         UNROLL
         for (size_t i = 0; i < fetch; i += LINE) v_prefetch_far(place->ahead + i);
-        quad_group(kind, place->at, codes_step(kind) == 0 ? b : 0, &p, b, place->x, n_tokens, s, m);
+        quad_group(kind, place, b, &p, n_tokens, sums);
         place->ahead = v_kept(place->ahead + fetch);
         UNROLL
         for (int r = 0; r < QUAD; r++) place->at[r] = v_kept(place->at[r] + codes_step(kind));
@@ -506,21 +509,20 @@ INLINE void quad_run(const codes_kind kind, const quad_rows *rows, const quad_st
 {
     const size_t stride = kernel_codes_bytes(rows->n_blocks, GROUP);
     quad_place place = {.ahead = rows->ahead[0]};
-    vf s[FEW_TOKENS];
-    vf m[FEW_TOKENS];
+    quad_sums sums;
     UNROLL
     for (int r = 0; r < QUAD; r++) place.at[r] = rows->row[0][r];
     UNROLL
     for (uint32_t t = 0; t < n_tokens; t++) {
         place.x[t] = rows->a->x.codes + (token + t) * stride;
-        s[t] = m[t] = vf_zero();
+        sums.s[t] = sums.m[t] = vf_zero();
     }
     quad_prefetch_params(kind, rows);
     for (uint32_t block = 0; block < rows->n_blocks; block += CHUNK_BLOCKS) {
-        quad_chunk(kind, rows, style, block, &place, n_tokens, s, m);
+        quad_chunk(kind, rows, style, block, &place, n_tokens, &sums);
     }
     UNROLL
-    for (uint32_t t = 0; t < n_tokens; t++) quad_store(rows, token + t, s[t], m[t]);
+    for (uint32_t t = 0; t < n_tokens; t++) quad_store(rows, token + t, sums.s[t], sums.m[t]);
 }
 
 INLINE void codes_few_rows(const codes_kind kind, const kernel_linear *a, const quad_style style,
