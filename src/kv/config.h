@@ -18,9 +18,9 @@ typedef struct kv_spec {
     uint32_t start; /* a sequence is in base until it has so many positions; 0: it never is */
 } kv_spec;
 
-/* "NAME", "turbo-kAvB" for k=tkA,v=tvB, or "k=NAME,v=NAME" in either order, and "start=N". fallback:
- * a dense codec, the base, for a side that is not named; for both when text is NULL. ARGUMENT names
- * a codec that is not known or not for its side, UNSUPPORTED a setting. */
+/* "NAME", "turbo-kAvB" for k=tkA,v=tvB, or "k=NAME,v=NAME" in either order, and "start=N".
+ * fallback: a dense codec, the base, for a side that is not named; for both when text is NULL.
+ * ARGUMENT names a codec that is not known or not for its side, UNSUPPORTED a setting. */
 weft_status kv_spec_parse(const char *text, const char *fallback, kv_spec *spec, weft_error *err);
 
 /* "bf16", "turbo-k8v4" or "k=bf16,v=f16", with ",start=N" behind it where there is one. */

@@ -161,8 +161,13 @@ static void test_without_tokenizer(void **state)
     weft_kv_info kv = {.struct_size = sizeof kv};
     assert_ok(weft_model_kv(model, "bf16", &kv, &err), &err);
     assert_int_equal(kv.bytes_per_token, 4 * 2 * 16 * 2 * 2);
-    assert_status(WEFT_ARGUMENT, weft_model_kv(model, "int3", &kv, &err), &err);
-    assert_message(&err, "unknown kv codec 'int3', expected one of f32, f16, bf16");
+    assert_status(WEFT_ARGUMENT, weft_model_kv(model, "turbo-k3v3", &kv, &err), &err);
+    assert_message(&err, "kv codec 'turbo-k3v3': key bits 3, expected 2, 4, 5 or 8");
+    /* Four layers' two heads of 16: K 16 + 4, V 6 + 2. */
+    assert_ok(weft_model_kv(model, "turbo-k8v3", &kv, &err), &err);
+    assert_int_equal(kv.bytes_per_token, 4 * 2 * (20 + 8));
+    assert_status(WEFT_UNSUPPORTED, weft_model_kv(model, "q8_0", &kv, &err), &err);
+    assert_message(&err, "kv codec 'q8_0': layer 0 has heads of 16, not a multiple of 32");
     weft_model_close(model);
 }
 

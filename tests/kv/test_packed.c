@@ -369,7 +369,7 @@ static void test_kv26_errors(void **state)
         {"affine8g32", KV_BASE_F16, .0000230},   {"affine8g64", KV_BASE_F16, .0000292},
         {"affine8g128", KV_BASE_F16, .0000354},  {"q8_0", KV_BASE_BF16, .0000287},
     };
-    uint32_t n_rows = TEST_SLOWED ? 600 : 3000;
+    uint32_t n_rows = TEST_SLOWED ? 2000 : 3000;
     for (size_t i = 0; i < COUNT_OF(CASES); i++) {
         double mse = relative_error(codec(CASES[i].name), CASES[i].base, 128, n_rows);
         print_message("%-12s %-4s %.3g (%+.1f %%)\n", CASES[i].name,
