@@ -66,7 +66,7 @@ void kv_pool_destroy(kv_pool *pool)
         page_class *c = &pool->classes[i];
         ASSERT(c->taken == 0);
         release_free(pool, c, c->n_free);
-        mem_free(pool->allocator, c->free, c->capacity * sizeof *c->free);
+        mem_free(pool->allocator, c->free, c->capacity * sizeof(void *));
     }
     mem_free(pool->allocator, pool->classes, pool->n_classes * sizeof *pool->classes);
     mem_free(pool->allocator, pool, sizeof *pool);
@@ -93,8 +93,8 @@ static bool grow_list(kv_pool *p, page_class *c, uint32_t n)
     if (n <= c->capacity) return true;
     uint32_t capacity = c->capacity < PAGES_MOST / 2 ? 2 * c->capacity : PAGES_MOST;
     if (capacity < n) capacity = n;
-    kv_page **list = mem_resize(p->allocator, c->free, c->capacity * sizeof *c->free,
-                                capacity * sizeof *c->free);
+    kv_page **list =
+        mem_resize(p->allocator, c->free, c->capacity * sizeof(void *), capacity * sizeof(void *));
     if (list == NULL) return false;
     c->free = list;
     c->capacity = capacity;

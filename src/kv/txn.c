@@ -63,7 +63,7 @@ void kv_seq_destroy(const weft_allocator *allocator, kv_seq *seq)
     }
     if (made) kv_pool_unreserve(seq->pool, seq->need);
     if (made && !seq->converted) kv_pool_unreserve(seq->pool, seq->base_need);
-    mem_free(allocator, seq->held, c->slots_total * sizeof *seq->held);
+    mem_free(allocator, seq->held, c->slots_total * sizeof(void *));
     mem_free(allocator, seq->pages, c->slots_total * sizeof *seq->pages);
     mem_free(allocator, seq->first_slots, c->n_layers * sizeof *seq->first_slots);
     mem_free(allocator, seq->firsts, c->n_layers * sizeof *seq->firsts);
@@ -75,8 +75,7 @@ void kv_seq_destroy(const weft_allocator *allocator, kv_seq *seq)
 static bool take_tables(const weft_allocator *allocator, kv_seq *seq)
 {
     const kv_config *c = seq->config;
-    // NOLINTNEXTLINE(bugprone-sizeof-expression): an array of pointers
-    seq->held = mem_alloc_zero(allocator, c->slots_total * sizeof *seq->held);
+    seq->held = mem_alloc_zero(allocator, c->slots_total * sizeof(void *));
     seq->pages = mem_alloc_zero(allocator, c->slots_total * sizeof *seq->pages);
     seq->first_slots = mem_alloc_zero(allocator, c->n_layers * sizeof *seq->first_slots);
     seq->firsts = mem_alloc_zero(allocator, c->n_layers * sizeof *seq->firsts);

@@ -73,8 +73,8 @@ static void prepare_i16(const float *x, uint32_t n_blocks, unsigned char *codes)
             total = vi_add(total, whole[i]);
         }
         unsigned char *q = codes + kernel_code_at(b * KERNEL_BLOCK, group);
-        vi_store_even_odd(q, q + 2 * SLOT, whole);
-        vi_store_even_odd(q + SLOT, q + 3 * SLOT, whole + 16 / VL);
+        vi_store_even_odd(q, q + (size_t)2 * SLOT, whole);
+        vi_store_even_odd(q + SLOT, q + (size_t)3 * SLOT, whole + 16 / VL);
         if (largest == 0) step = 0.0F;
         if (largest >= 0x7f800000u) step = NAN;
         kernel_numbers_put(codes, b, group, step, vi_total(total));

@@ -246,9 +246,9 @@ INLINE void quad_k_params(const unsigned char *const row[QUAD], quad_params *p)
     __m128i m_high = _mm_or_si128(_mm_and_si128(_mm_srli_epi32(word[3], 4), four),
                                   _mm_and_si128(_mm_srli_epi32(word[2], 2), two));
     quad_scale_bytes(quad_bytes(_mm_and_si128(word[1], six)), d, p->scale[0]);
-    quad_scale_bytes(quad_bytes(s_high), d, p->scale[0] + 4 * QUAD);
+    quad_scale_bytes(quad_bytes(s_high), d, p->scale[0] + (size_t)4 * QUAD);
     quad_scale_bytes(quad_bytes(_mm_and_si128(word[2], six)), least, p->bias);
-    quad_scale_bytes(quad_bytes(m_high), least, p->bias + 4 * QUAD);
+    quad_scale_bytes(quad_bytes(m_high), least, p->bias + (size_t)4 * QUAD);
 }
 
 INLINE void quad_q6_k_params(const unsigned char *const row[QUAD], quad_params *p)
@@ -302,7 +302,7 @@ static void quad_affine_any(const quad_rows *rows, uint32_t block, uint32_t n_bl
     for (uint32_t b = 0; b < n_blocks; b++) {
         uint32_t group = (block + b) * KERNEL_BLOCK / w->group;
         for (size_t r = 0; r < QUAD; r++) {
-            out[b * QUAD + r] = affine_param(rows->row[plane][r], group, w->param_type);
+            out[(size_t)b * QUAD + r] = affine_param(rows->row[plane][r], group, w->param_type);
         }
     }
 }
