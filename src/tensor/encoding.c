@@ -253,6 +253,116 @@ weft_status tensor_bind_affine(tensor *t, const tensor *scales, const tensor *bi
     return WEFT_OK;
 }
 
+static bool is_raw(const tensor *t, const char *type)
+{
+    return t->raw_type != NULL && strcmp(t->raw_type, type) == 0;
+}
+
+static weft_status check_planes(const tensor *codes, const tensor *scales, const encoding *e,
+                                weft_error *err)
+{
+    char label[32];
+    bool as_floats = e->plane_bits == 8 && is_raw(codes, "F8_E4M3");
+    if (!is_raw(codes, "U8") && !is_raw(codes, "U32") && !as_floats) {
+        encoding_label(codes, label, sizeof label);
+        return err_set(err, WEFT_UNSUPPORTED, "'%s' is %s, codes of %s are U8 or U32", codes->name,
+                       label, e->name);
+    }
+    const char *type = e->id == ENCODING_ID_NVFP4_PLANES ? "F8_E4M3" : "F8_E8M0";
+    if (!is_raw(scales, "U8") && !is_raw(scales, type)) {
+        encoding_label(scales, label, sizeof label);
+        return err_set(err, WEFT_UNSUPPORTED, "'%s' is %s, scales of %s are U8 or %s", scales->name,
+                       label, e->name, type);
+    }
+    return WEFT_OK;
+}
+
+weft_status tensor_bind_planes(tensor *t, const tensor *scales, const encoding *e, float factor,
+                               weft_error *err)
+{
+    ASSERT(e->plane_bits != 0);
+    weft_status status = check_planes(t, scales, e, err);
+    if (status != WEFT_OK) return status;
+    tensor bound = *t;
+    uint64_t group_bytes = (uint64_t)e->plane_group * e->plane_bits / 8;
+    /* Both lie in a file, so neither product overflows. */
+    if (t->n_dims == scales->n_dims + 1 && t->row_bytes[0] == group_bytes) {
+        bound.n_dims--;
+        bound.n_rows = t->n_rows / t->dims[t->n_dims - 2];
+        bound.row_bytes[0] = t->dims[t->n_dims - 2] * group_bytes;
+        bound.dims[t->n_dims - 1] = 1;
+    }
+    bool agree = bound.n_dims == scales->n_dims && bound.n_rows == scales->n_rows &&
+                 bound.row_bytes[0] == scales->n_cols * group_bytes;
+    for (uint32_t i = 0; agree && i + 1 < bound.n_dims; i++)
+        agree = bound.dims[i] == scales->dims[i];
+    if (!agree) {
+        return err_set(
+            err, WEFT_FORMAT,
+            "'%s' has %llu rows of %llu bytes, '%s' %llu of %llu scales: that is not %s", t->name,
+            (unsigned long long)bound.n_rows, (unsigned long long)bound.row_bytes[0], scales->name,
+            (unsigned long long)scales->n_rows, (unsigned long long)scales->n_cols, e->name);
+    }
+    bound.n_cols = scales->n_cols * e->plane_group;
+    bound.dims[bound.n_dims - 1] = bound.n_cols;
+    bound.encoding = e;
+    bound.bits = e->plane_bits;
+    bound.group = e->plane_group;
+    bound.factor = factor;
+    bound.planes[1] = scales->planes[0];
+    bound.plane_bytes[1] = scales->plane_bytes[0];
+    bound.row_bytes[1] = scales->row_bytes[0];
+    *t = bound;
+    return WEFT_OK;
+}
+
+/* Of experts stacked in one tensor, every one has blocks of its own. */
+static bool are_blocks(const tensor *t, const tensor *scales, uint32_t rows, uint32_t cols)
+{
+    uint64_t of_matrix = t->n_dims < 2 ? 1 : t->dims[t->n_dims - 2];
+    bool whole = of_matrix == t->n_rows || of_matrix % rows == 0;
+    return whole && scales->n_rows == t->n_rows / rows + (t->n_rows % rows != 0) &&
+           scales->n_cols == t->n_cols / cols + (t->n_cols % cols != 0);
+}
+
+weft_status tensor_bind_scales(tensor *t, const tensor *scales, uint32_t block_rows,
+                               uint32_t block_cols, weft_error *err)
+{
+    ASSERT(t->encoding == &ENCODING_F8_E4M3 && block_cols <= UINT16_MAX);
+    encoding_id id = scales->encoding == NULL ? ENCODING_ID_NONE : scales->encoding->id;
+    if (id != ENCODING_ID_F32 && id != ENCODING_ID_F16 && id != ENCODING_ID_BF16) {
+        char label[32];
+        encoding_label(scales, label, sizeof label);
+        return err_set(err, WEFT_UNSUPPORTED, "'%s' is %s, expected f32, f16 or bf16", scales->name,
+                       label);
+    }
+    bool is_vector = scales->n_cols == 1 || scales->n_rows == 1;
+    uint64_t n_scales = scales->n_rows * scales->n_cols;
+    if (n_scales == 1) {
+        t->scale_rows = 0;
+        t->group = 0;
+    } else if (block_rows != 0 && block_cols != 0 &&
+               are_blocks(t, scales, block_rows, block_cols)) {
+        t->scale_rows = block_rows;
+        t->group = (uint16_t)block_cols;
+    } else if (block_rows == 0 && is_vector && n_scales == t->n_rows) {
+        t->scale_rows = 1;
+        t->group = 0;
+    } else {
+        return err_set(err, WEFT_FORMAT,
+                       "'%s' is [%llu, %llu] for '%s' [%llu, %llu] in blocks of [%u, %u]",
+                       scales->name, (unsigned long long)scales->n_rows,
+                       (unsigned long long)scales->n_cols, t->name, (unsigned long long)t->n_rows,
+                       (unsigned long long)t->n_cols, block_rows, block_cols);
+    }
+    t->bits = 8;
+    t->param_type = (uint8_t)id;
+    t->planes[1] = scales->planes[0];
+    t->plane_bytes[1] = scales->plane_bytes[0];
+    t->row_bytes[1] = 0;
+    return WEFT_OK;
+}
+
 void tensor_decode(const tensor *t, float *dst)
 {
     ASSERT(t->encoding != NULL);
@@ -269,8 +379,9 @@ tensor tensor_rows(const tensor *t, uint64_t first, uint64_t n_rows)
     part.dims[1] = t->n_cols;
     part.dims[2] = part.dims[3] = 1;
     part.n_rows = n_rows;
+    part.first_row = t->first_row + first;
     for (uint32_t i = 0; i < TENSOR_PLANES; i++) {
-        if (t->planes[i] == NULL) continue;
+        if (t->planes[i] == NULL || t->row_bytes[i] == 0) continue;
         part.planes[i] = t->planes[i] + first * t->row_bytes[i];
         part.plane_bytes[i] = n_rows * t->row_bytes[i];
     }

@@ -114,18 +114,40 @@ static tensor bind_param(const vector *v, size_t plane, const encoding *e)
     return t;
 }
 
-static tensor words_tensor(const vector *v)
+/* A plane as numbers that no encoding decodes. */
+static tensor raw_tensor(const vector *v, size_t plane, const char *type, uint16_t bytes)
 {
     weft_error err = {0};
-    tensor t = {.name = "w.weight",
-                .raw_type = "U32",
+    tensor t = {.name = plane == 0 ? "w.weight" : "w.scales",
+                .raw_type = type,
                 .raw_cols = 1,
-                .raw_bytes = 4,
+                .raw_bytes = bytes,
                 .n_dims = 1,
-                .dims = {v->plane_bytes[0] / 4},
-                .planes = {v->planes[0]},
-                .plane_bytes = {v->plane_bytes[0]}};
+                .dims = {v->plane_bytes[plane] / bytes},
+                .planes = {v->planes[plane]},
+                .plane_bytes = {v->plane_bytes[plane]}};
     assert_ok(tensor_bind(&t, &err), &err);
+    return t;
+}
+
+static tensor words_tensor(const vector *v)
+{
+    return raw_tensor(v, 0, "U32", 4);
+}
+
+/* In words and in bytes, which is the same. */
+static tensor bind_planes(const vector *v, const encoding *e)
+{
+    weft_error err = {0};
+    float factor = 0.0F;
+    if (v->planes[2] != NULL) memcpy(&factor, v->planes[2], sizeof factor);
+    tensor scales = raw_tensor(v, 1, "U8", 1);
+    tensor t = words_tensor(v);
+    tensor bytes = raw_tensor(v, 0, "U8", 1);
+    assert_ok(tensor_bind_planes(&t, &scales, e, factor, &err), &err);
+    assert_ok(tensor_bind_planes(&bytes, &scales, e, factor, &err), &err);
+    assert_int_equal(t.n_cols, bytes.n_cols);
+    assert_int_equal(t.group, v->group);
     return t;
 }
 
@@ -135,7 +157,8 @@ static tensor bind_vector(const vector *v)
     size_t count;
     const encoding *const *table = encoding_table(&count);
     for (size_t i = 0; i < count; i++) {
-        if (strcmp(table[i]->name, v->name) == 0) return bind_plain(v, table[i], 1);
+        if (strcmp(table[i]->name, v->name) != 0) continue;
+        return table[i]->plane_bits != 0 ? bind_planes(v, table[i]) : bind_plain(v, table[i], 1);
     }
     assert_true(strncmp(v->name, "affine_", 7) == 0);
     const encoding *type = NULL;
@@ -157,13 +180,13 @@ static void test_vectors(void **state)
     size_t n_bytes, count;
     char *text = read_vectors(&n_bytes);
     const encoding *const *table = encoding_table(&count);
-    uint32_t seen[32] = {0};
+    uint32_t seen[64] = {0};
     const char *at = text;
     vector v;
     while (next_vector(&at, &v)) {
         tensor t = bind_vector(&v);
         assert_int_equal(t.n_cols, v.n_cols);
-        assert_true(t.encoding->id < 32);
+        assert_true(t.encoding->id < 64);
         seen[t.encoding->id]++;
         float out[ROW_COLS + 2];
         out[0] = out[t.n_cols + 1] = 12345.0f;
@@ -189,7 +212,7 @@ static void test_rows(void **state)
     vector v;
     while (next_vector(&at, &v)) {
         tensor whole = bind_vector(&v);
-        if (whole.encoding->id != ENCODING_ID_AFFINE) {
+        if (whole.encoding->block_cols != 0) {
             tensor t = bind_plain(&v, whole.encoding, 3);
             float out[ROW_COLS];
             tensor_decode(&t, out);
@@ -263,7 +286,7 @@ static void test_total_decode(void **state)
     uint32_t random = 1;
     for (size_t i = 0; i < count; i++) {
         const encoding *e = table[i];
-        if (e->id == ENCODING_ID_AFFINE) continue;
+        if (e->block_cols == 0) continue;
         uint64_t bytes, n_cols = e->block_cols * 2u;
         assert_ok(encoding_row_bytes(e, n_cols, &bytes, NULL), NULL);
         for (int round = 0; round < 200; round++) {
@@ -292,7 +315,7 @@ static void test_table(void **state)
     (void)state;
     size_t count;
     const encoding *const *table = encoding_table(&count);
-    assert_int_equal(count, 11);
+    assert_int_equal(count, 31);
     for (size_t i = 0; i < count; i++) {
         const encoding *e = table[i];
         assert_ptr_equal(encoding_by_id(e->id), e);
@@ -421,6 +444,130 @@ static void test_affine_refusals(void **state)
     }
 }
 
+/* Numbers [4, 5] with the scales of a case, and what scale each number gets. */
+typedef struct scale_case {
+    uint32_t block_rows, block_cols;
+    uint64_t dims[2];
+    const uint8_t which[20];
+    const char *message; /* NULL: they fit */
+} scale_case;
+
+// clang-format off
+static const scale_case SCALE_CASES[] = {
+    {0, 0, {1, 1}, {0}, NULL},
+    {2, 3, {1, 1}, {0}, NULL},
+    {0, 0, {4, 1}, {0,0,0,0,0, 1,1,1,1,1, 2,2,2,2,2, 3,3,3,3,3}, NULL},
+    {0, 0, {1, 4}, {0,0,0,0,0, 1,1,1,1,1, 2,2,2,2,2, 3,3,3,3,3}, NULL},
+    {3, 2, {2, 3}, {0,0,1,1,2, 0,0,1,1,2, 0,0,1,1,2, 3,3,4,4,5}, NULL},
+    {128, 4, {1, 2}, {0,0,0,0,1, 0,0,0,0,1, 0,0,0,0,1, 0,0,0,0,1}, NULL},
+    {0, 0, {2, 3}, {0}, "'s' is [2, 3] for 'w' [4, 5] in blocks of [0, 0]"},
+    {2, 2, {2, 2}, {0}, "'s' is [2, 2] for 'w' [4, 5] in blocks of [2, 2]"},
+    {2, 2, {4, 1}, {0}, "'s' is [4, 1] for 'w' [4, 5] in blocks of [2, 2]"},
+};
+// clang-format on
+
+static void test_scales(void **state)
+{
+    (void)state;
+    static const float SCALES[] = {0.5F, -3.0F, 7.0F, 1.25F, 0.1F, 11.0F};
+    static unsigned char codes[20];
+    for (uint32_t i = 0; i < sizeof codes; i++) codes[i] = (unsigned char)(i * 11 + 3);
+    for (size_t i = 0; i < sizeof SCALE_CASES / sizeof *SCALE_CASES; i++) {
+        const scale_case *c = &SCALE_CASES[i];
+        weft_error err = {0};
+        tensor t = {.name = "w", .encoding = &ENCODING_F8_E4M3, .n_dims = 2, .dims = {4, 5}};
+        tensor s = {.name = "s", .encoding = &ENCODING_F32, .n_dims = 2};
+        memcpy(s.dims, c->dims, sizeof c->dims);
+        t.planes[0] = codes;
+        s.planes[0] = (const unsigned char *)SCALES;
+        assert_ok(tensor_measure(&t, &t.plane_bytes[0], &err), &err);
+        assert_ok(tensor_measure(&s, &s.plane_bytes[0], &err), &err);
+        float expected[20], out[20];
+        tensor_decode(&t, expected);
+        weft_status status = tensor_bind_scales(&t, &s, c->block_rows, c->block_cols, &err);
+        assert_status(c->message == NULL ? WEFT_OK : WEFT_FORMAT, status, &err);
+        if (c->message != NULL) {
+            assert_message(&err, c->message);
+            continue;
+        }
+        for (uint32_t j = 0; j < 20; j++) expected[j] *= SCALES[c->which[j]];
+        tensor_decode(&t, out);
+        assert_floats_identical(out, expected, 20, 5);
+        tensor part = tensor_rows(&t, 1, 3);
+        part = tensor_rows(&part, 1, 2);
+        tensor_decode(&part, out);
+        assert_floats_identical(out, expected + 10, 10, 5);
+    }
+}
+
+/* Codes and scales of what type and shape. */
+typedef struct planes_case {
+    const encoding *e;
+    const char *code_type, *scale_type;
+    uint64_t codes[3], scales[3]; /* 0: one dimension less */
+    weft_status status;
+    const char *message;
+} planes_case;
+
+// clang-format off
+static const planes_case PLANES_CASES[] = {
+    {&ENCODING_MXFP4_PLANES, "U32", "U8", {2, 8}, {2, 2}, WEFT_OK, ""},
+    {&ENCODING_MXFP4_PLANES, "U8", "U8", {2, 32}, {2, 2}, WEFT_OK, ""},
+    {&ENCODING_MXFP4_PLANES, "U8", "F8_E8M0", {2, 2, 16}, {2, 2}, WEFT_OK, ""},
+    {&ENCODING_NVFP4_PLANES, "U8", "F8_E4M3", {2, 32}, {2, 4}, WEFT_OK, ""},
+    {&ENCODING_MXFP8_PLANES, "U32", "U8", {2, 16}, {2, 2}, WEFT_OK, ""},
+    {&ENCODING_MXFP8_PLANES, "F8_E4M3", "U8", {2, 64}, {2, 2}, WEFT_OK, ""},
+    {&ENCODING_MXFP4_PLANES, "I32", "U8", {2, 8}, {2, 2}, WEFT_UNSUPPORTED,
+     "'w' is i32, codes of mxfp4_planes are U8 or U32"},
+    {&ENCODING_MXFP4_PLANES, "F8_E4M3", "U8", {2, 32}, {2, 2}, WEFT_UNSUPPORTED,
+     "'w' is f8_e4m3, codes of mxfp4_planes are U8 or U32"},
+    {&ENCODING_NVFP4_PLANES, "U8", "F8_E8M0", {2, 32}, {2, 4}, WEFT_UNSUPPORTED,
+     "'s' is f8_e8m0, scales of nvfp4_planes are U8 or F8_E4M3"},
+    {&ENCODING_MXFP4_PLANES, "U32", "U8", {2, 8}, {2, 4}, WEFT_FORMAT,
+     "'w' has 2 rows of 32 bytes, 's' 2 of 4 scales: that is not mxfp4_planes"},
+    {&ENCODING_MXFP4_PLANES, "U32", "U8", {2, 8}, {3, 2}, WEFT_FORMAT, "'s' 3 of 2 scales"},
+    {&ENCODING_MXFP4_PLANES, "U8", "U8", {2, 2, 8}, {2, 2}, WEFT_FORMAT, "4 rows of 8 bytes"},
+    {&ENCODING_MXFP4_PLANES, "U8", "U8", {2, 4, 16}, {4, 2, 1}, WEFT_FORMAT, "that is not"},
+};
+// clang-format on
+
+static tensor raw_case(const char *name, const char *type, const uint64_t dims[3])
+{
+    static unsigned char data[4096];
+    weft_error err = {0};
+    tensor t = {.name = name, .raw_type = type, .raw_cols = 1, .planes = {data}};
+    t.raw_bytes = strcmp(type, "U32") == 0 || strcmp(type, "I32") == 0 ? 4 : 1;
+    t.n_dims = dims[2] == 0 ? 2 : 3;
+    memcpy(t.dims, dims, 3 * sizeof *dims);
+    assert_ok(tensor_measure(&t, &t.plane_bytes[0], &err), &err);
+    return t;
+}
+
+static void test_planes_refusals(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof PLANES_CASES / sizeof *PLANES_CASES; i++) {
+        const planes_case *c = &PLANES_CASES[i];
+        weft_error err = {0};
+        tensor t = raw_case("w", c->code_type, c->codes);
+        tensor s = raw_case("s", c->scale_type, c->scales);
+        tensor before;
+        memcpy(&before, &t, sizeof before);
+        weft_status status = tensor_bind_planes(&t, &s, c->e, 0.0F, &err);
+        assert_status(c->status, status, &err);
+        if (status == WEFT_OK) {
+            assert_int_equal(t.n_dims, 2);
+            assert_int_equal(t.dims[0], 2);
+            assert_int_equal(t.n_rows, 2);
+            assert_int_equal(t.n_cols, 64);
+            assert_int_equal(t.row_bytes[0], c->e->plane_bits * 8);
+            continue;
+        }
+        assert_message(&err, c->message);
+        assert_memory_equal(&before, &t, sizeof before);
+    }
+}
+
 static void test_label(void **state)
 {
     (void)state;
@@ -441,7 +588,8 @@ int main(void)
         cmocka_unit_test(test_vectors),         cmocka_unit_test(test_rows),
         cmocka_unit_test(test_affine_rows),     cmocka_unit_test(test_total_decode),
         cmocka_unit_test(test_table),           cmocka_unit_test(test_bind_refusals),
-        cmocka_unit_test(test_affine_refusals), cmocka_unit_test(test_label),
+        cmocka_unit_test(test_affine_refusals), cmocka_unit_test(test_scales),
+        cmocka_unit_test(test_planes_refusals), cmocka_unit_test(test_label),
     };
     return TEST_RUN("tensor/encoding", tests);
 }
