@@ -126,6 +126,38 @@ static weft_status bind_factor(const model_source *s, const form_parts *parts, t
     return read_factor(parts->of[0], &t->factor, err);
 }
 
+/* Columns may have been sorted by when they were quantized; only their own order is read. */
+static weft_status check_order(const tensor *t, const tensor *order, weft_error *err)
+{
+    bool ok = has_type(order, "I32") && order->n_rows * order->n_cols == t->n_cols;
+    for (uint64_t i = 0; ok && i < t->n_cols; i++) {
+        uint32_t group;
+        memcpy(&group, order->planes[0] + i * sizeof group, sizeof group);
+        ok = group == i / t->group;
+    }
+    if (ok) return WEFT_OK;
+    return err_set(err, WEFT_UNSUPPORTED, "tensor '%s' has columns in another order (desc_act)",
+                   order->name);
+}
+
+/* GPTQ and AWQ have the same names. */
+static weft_status bind_transposed(const model_source *s, const form_parts *parts, tensor *t,
+                                   weft_error *err)
+{
+    str method = quantization_method(s);
+    bool is_awq = str_equal_text(method, "awq");
+    if (!is_awq && !str_equal_text(method, "gptq")) {
+        return err_set(
+            err, WEFT_UNSUPPORTED,
+            "tensor '%s' is packed as GPTQ or AWQ do, and config.json does not say which", t->name);
+    }
+    const encoding *e = is_awq ? &ENCODING_AWQ : &ENCODING_GPTQ;
+    weft_status status =
+        tensor_bind_transposed(t, parts->of[0], parts->of[1], e, quantization_bits(s), err);
+    if (status != WEFT_OK || parts->of[2] == NULL) return status;
+    return check_order(t, parts->of[2], err);
+}
+
 /* A longer list of parts stands before a shorter one that it begins with. */
 // clang-format off
 static const weight_form FORMS[] = {
@@ -136,6 +168,8 @@ static const weight_form FORMS[] = {
     {".weight", "U8", {".weight_scale", ".weight_scale_2"}, {".input_scale"}, bind_nvfp4},
     {".weight_packed", "U8", {".weight_scale", ".weight_global_scale"}, {".input_global_scale"},
      bind_nvfp4_divided},
+    {".qweight", NULL, {".scales", ".qzeros", ".g_idx"}, {NULL}, bind_transposed},
+    {".qweight", NULL, {".scales", ".qzeros"}, {NULL}, bind_transposed},
     {"_blocks", "U8", {"_scales"}, {NULL}, bind_mxfp4},
     {".weight", "nvfp4", {".scale"}, {".input_scale"}, bind_factor},
 };

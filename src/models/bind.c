@@ -25,7 +25,7 @@ static void find_root(binder *b)
         char name[NAME_BYTES];
         b->root = ROOTS[i];
         snprintf(name, sizeof name, "%s%s", b->root, b->m->family->slots[0].hf_name);
-        if (weights_find(b->source->weights, name) != NULL) break;
+        if (llm_has_tensor(b->source, name)) break;
     }
     b->head_root = strcmp(b->root, "language_model.model.") == 0 ? "language_model." : "";
 }

@@ -28,6 +28,12 @@ str quantization_method(const model_source *s)
     return json_text(json_get(foreign(s), "quant_method"));
 }
 
+uint32_t quantization_bits(const model_source *s)
+{
+    int64_t bits = json_int(json_get(foreign(s), "bits"), 4);
+    return bits > 0 && bits <= 32 ? (uint32_t)bits : 0;
+}
+
 /* ---- methods of others ----------------------------------------------------------------------- */
 
 /* A member that decides what a number means: only these values are understood. */

@@ -23,6 +23,9 @@ weft_status quantization_mlx(const model_source *s, const char *path, mlx_quanti
 weft_status quantization_block(const model_source *s, uint32_t *rows, uint32_t *cols,
                                weft_error *err);
 
+/* quantization_config.bits, 4 where it does not say. */
+uint32_t quantization_bits(const model_source *s);
+
 /* quantization_config.quant_method, or an empty text. */
 str quantization_method(const model_source *s);
 

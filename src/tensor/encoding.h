@@ -50,7 +50,7 @@ typedef enum encoding_id {
 enum { GGUF_TYPE_NONE = -1 };
 
 struct encoding {
-    const char *name; /* as shown; affine is shown with its width and group: encoding_label */
+    const char *name; /* as shown; with width and group where those vary: encoding_label */
     encoding_id id;
     int32_t gguf_type;       /* ggml_type, or GGUF_TYPE_NONE */
     const char *safetensors; /* dtype of its header, or NULL */
@@ -117,6 +117,14 @@ weft_status tensor_bind_planes(tensor *t, const tensor *scales, const encoding *
  * it was. */
 weft_status tensor_bind_scales(tensor *t, const tensor *scales, uint32_t block_rows,
                                uint32_t block_cols, weft_error *err);
+
+/* Fills a gptq or awq tensor [out, in] from what those store transposed: codes and zeros as raw
+ * I32, scales in f32, f16 or bf16 [groups, out]. gptq: codes [in * bits / 32, out], zeros [groups,
+ * out * bits / 32], bits 2, 4 or 8; awq: codes [in, out / 8], zeros [groups, out / 8], bits 4.
+ * Wrong types and widths are UNSUPPORTED, shapes that do not agree FORMAT. On failure t is as it
+ * was. */
+weft_status tensor_bind_transposed(tensor *t, const tensor *scales, const tensor *zeros,
+                                   const encoding *e, uint32_t bits, weft_error *err);
 
 /* All of it as f32: dst [n_rows, n_cols]. */
 void tensor_decode(const tensor *t, float *dst);

@@ -64,6 +64,9 @@ static const case_weight CASE_WEIGHTS[] = {
     {ENCODING_ID_F8_E4M3, 8, 0, ENCODING_ID_NONE},
     {ENCODING_ID_F8_E4M3, 8, 0, ENCODING_ID_F32},
     {ENCODING_ID_F8_E4M3, 8, 16, ENCODING_ID_BF16},
+    {ENCODING_ID_GPTQ, 4, 32, ENCODING_ID_F16},
+    {ENCODING_ID_GPTQ, 8, 64, ENCODING_ID_BF16},
+    {ENCODING_ID_AWQ, 4, 32, ENCODING_ID_F16},
 };
 
 enum { N_CASE_WEIGHTS = sizeof CASE_WEIGHTS / sizeof CASE_WEIGHTS[0] };
@@ -114,7 +117,7 @@ static inline uint32_t case_columns(const case_weight *c)
 /* A scale: of either sign, at times 0. */
 static inline float case_scale(void)
 {
-    return case_bits() % 16 == 0 ? 0.0F : case_number() * 0.1F;
+    return case_bits() % 16 == 0 ? 0.0F : case_number() * 0.03F;
 }
 
 static inline void case_put(unsigned char *at, encoding_id type, float value)
@@ -211,6 +214,12 @@ static inline size_t case_planes(const case_weight *c, tensor *t)
         uint64_t groups = c->group == 0 ? 1 : (cols + c->group - 1) / c->group;
         t->plane_bytes[1] = (t->n_rows + t->scale_rows - 1) / t->scale_rows * groups * param;
     }
+    if (c->id == ENCODING_ID_GPTQ || c->id == ENCODING_ID_AWQ) {
+        t->full_rows = (t->n_rows + 7) / 8 * 8; /* whole words of zeros */
+        t->plane_bytes[0] = cols * t->full_rows * c->bits / 8;
+        t->plane_bytes[1] = cols / c->group * t->full_rows * param;
+        t->plane_bytes[2] = cols / c->group * t->full_rows * c->bits / 8;
+    }
     return param;
 }
 
@@ -225,6 +234,8 @@ static inline void case_plane(const case_weight *c, tensor *t, uint32_t p, size_
     for (size_t i = 0; step > 0 && i < t->plane_bytes[p]; i += step) {
         if (p == 0) {
             case_fill_block(c->id, block + i);
+        } else if (p == 2 && t->full_rows != 0) {
+            break; /* zeros are codes */
         } else if (param > 1) {
             case_put(block + i, c->param, case_scale() * (c->bits == 8 ? 0.1F : 1.0F));
         } else if (c->id == ENCODING_ID_NVFP4_PLANES) {

@@ -9,6 +9,8 @@
 #include <string.h>
 
 #include "backend/kernel_cases.h"
+#include "base/io.h"
+#include "models/model.h"
 #include "support/files.h"
 #include "support/runs.h"
 
@@ -132,6 +134,38 @@ static void write_packed(safetensors_builder *b, const char *path, tensor *t)
     add(b, path, ".input_global_scale", "F32", ONE, 1, &divisor, sizeof divisor);
 }
 
+static void add_words(safetensors_builder *b, const char *path, const char *part, const tensor *t,
+                      uint32_t plane, uint64_t rows)
+{
+    uint64_t dims[2] = {rows, t->plane_bytes[plane] / 4 / rows};
+    add(b, path, part, "I32", dims, 2, t->planes[plane], (size_t)t->plane_bytes[plane]);
+}
+
+static void write_scales_and_zeros(safetensors_builder *b, const char *path, const tensor *t)
+{
+    uint64_t dims[2] = {t->n_cols / t->group, t->n_rows};
+    add(b, path, ".scales", "F16", dims, 2, t->planes[1], (size_t)t->plane_bytes[1]);
+    add_words(b, path, ".qzeros", t, 2, dims[0]);
+}
+
+/* The order of columns is given for some, and is theirs. */
+static void write_gptq(safetensors_builder *b, const char *path, tensor *t)
+{
+    uint32_t order[MLP];
+    for (uint32_t i = 0; i < t->n_cols; i++) order[i] = i / t->group;
+    add_words(b, path, ".qweight", t, 0, t->n_cols * t->bits / 32);
+    write_scales_and_zeros(b, path, t);
+    const uint64_t dims[2] = {t->n_cols, 0};
+    if (strstr(path, "mlp") == NULL) return;
+    add(b, path, ".g_idx", "I32", dims, 1, order, (size_t)t->n_cols * sizeof *order);
+}
+
+static void write_awq(safetensors_builder *b, const char *path, tensor *t)
+{
+    add_words(b, path, ".qweight", t, 0, t->n_cols);
+    write_scales_and_zeros(b, path, t);
+}
+
 /* ---- forms ----------------------------------------------------------------------------------- */
 
 /* How modules are stored: the first row whose text their path contains. */
@@ -166,7 +200,8 @@ typedef struct form {
 
 // clang-format off
 static const form FORMS[] = {
-    {"\"quantization\": {\"group_size\": 32, \"bits\": 4, \"mode\": \"mxfp4\"}", {{"", AS_MXFP4}}, false},
+    {"\"quantization\": {\"group_size\": 32, \"bits\": 4, \"mode\": \"mxfp4\"}",
+     {{"", AS_MXFP4}}, false},
     {"\"quantization_config\": {\"group_size\": 32, \"bits\": 8, \"mode\": \"mxfp8\"}",
      {{"", AS_MXFP8}}, false},
     {"\"quantization\": {\"mode\": \"nvfp4\"}, \"quantization_config\": {\"mode\": \"nvfp4\"}",
@@ -192,6 +227,10 @@ static const form FORMS[] = {
      {ENDS, {"", {ENCODING_ID_NVFP4_PLANES, 4, 16, ENCODING_ID_NONE}, write_modelopt}}, false},
     {FOREIGN("\"quant_method\": \"compressed-tensors\", \"format\": \"nvfp4-pack-quantized\""),
      {ENDS, {"", {ENCODING_ID_NVFP4_PLANES, 4, 16, ENCODING_ID_NONE}, write_packed}}, false},
+    {FOREIGN("\"quant_method\": \"gptq\", \"bits\": 4, \"desc_act\": false"),
+     {ENDS, {"", {ENCODING_ID_GPTQ, 4, 64, ENCODING_ID_F16}, write_gptq}}, false},
+    {FOREIGN("\"quant_method\": \"awq\", \"bits\": 4, \"zero_point\": true, \"version\": \"gemm\""),
+     {ENDS, {"", {ENCODING_ID_AWQ, 4, 128, ENCODING_ID_F16}, write_awq}}, false},
 };
 // clang-format on
 
@@ -413,6 +452,48 @@ static void test_gguf(void **state)
     assert_int_equal(n, 16);
 }
 
+/* ---- a tensor of experts, as gpt-oss stores it ----------------------------------------------- */
+
+static void test_experts(void **state)
+{
+    (void)state;
+    enum { EXPERTS = 3, ROWS = 10, COLS = 96 };
+    test_folder folder;
+    safetensors_builder b;
+    tensor expected = case_tensor(&MXFP4.weight, EXPERTS * ROWS, COLS);
+    test_folder_create(&folder);
+    safetensors_init(&b);
+    const uint64_t dims[4] = {EXPERTS, ROWS, COLS / 32, 16};
+    safetensors_add(&b, "mlp.experts.down_proj_blocks", "U8", dims, 4, expected.planes[0],
+                    (size_t)expected.plane_bytes[0]);
+    safetensors_add(&b, "mlp.experts.down_proj_scales", "U8", dims, 3, expected.planes[1],
+                    (size_t)expected.plane_bytes[1]);
+    write_model(&folder, &b, FOREIGN("\"quant_method\": \"mxfp4\""));
+    weft_error err = {WEFT_OK, ""};
+    env world = {.allocator = mem_system(), .io = io_system()};
+    weights *w;
+    model_source source;
+    tensor t;
+    bool used[2] = {false, false};
+    assert_ok(weights_open(&world, folder.path, &w, &err), &err);
+    assert_ok(source_init(&source, w, &err), &err);
+    assert_true(llm_has_tensor(&source, "mlp.experts.down_proj"));
+    assert_ok(llm_bind_tensor(&source, "mlp.experts.down_proj", &t, used, &err), &err);
+    assert_true(used[0] && used[1]);
+    assert_int_equal(t.n_dims, 3);
+    assert_int_equal(t.dims[0], EXPERTS);
+    assert_int_equal(t.dims[1], ROWS);
+    assert_int_equal(t.dims[2], COLS);
+    float values[2][EXPERTS * ROWS * COLS];
+    tensor_decode(&t, values[0]);
+    tensor_decode(&expected, values[1]);
+    assert_memory_equal(values[0], values[1], sizeof values[0]);
+    weights_close(w);
+    safetensors_deinit(&b);
+    case_tensor_free(&expected);
+    test_folder_remove(&folder);
+}
+
 /* ---- what is refused ------------------------------------------------------------------------- */
 
 /* An MXFP4 checkpoint under another config, or with a tensor more. */
@@ -532,13 +613,47 @@ static void test_f8_refusals(void **state)
     }
 }
 
+/* Columns in the order of their activations, and a packing that nobody names. */
+static void test_gptq_refusals(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *config, *message;
+    } CASES[] = {
+        {FOREIGN("\"quant_method\": \"gptq\", \"bits\": 4"),
+         "tensor 'model.embed_tokens.g_idx' has columns in another order (desc_act)"},
+        {"\"use_cache\": true", "tensor 'model.embed_tokens.qweight' is packed as GPTQ or AWQ do"},
+        {FOREIGN("\"quant_method\": \"gptq\", \"bits\": 8"), "are not gptq of 8 bits"},
+        {FOREIGN("\"quant_method\": \"gptq\", \"checkpoint_format\": \"gptq_v2\""),
+         "config.json: checkpoint_format 'gptq_v2' of gptq is not supported"},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        static const char PATH[] = "model.embed_tokens";
+        test_folder folder;
+        safetensors_builder b;
+        test_folder_create(&folder);
+        safetensors_init(&b);
+        add(&b, PATH, ".qweight", "I32", (const uint64_t[2]){WIDTH / 8, VOCAB}, 2, NULL,
+            (size_t)WIDTH / 2 * VOCAB);
+        add(&b, PATH, ".scales", "F16", (const uint64_t[2]){2, VOCAB}, 2, NULL, (size_t)4 * VOCAB);
+        add(&b, PATH, ".qzeros", "I32", (const uint64_t[2]){2, VOCAB / 8}, 2, NULL, VOCAB);
+        add(&b, PATH, ".g_idx", "I32", (const uint64_t[2]){WIDTH, 0}, 1, NULL, (size_t)4 * WIDTH);
+        write_model(&folder, &b, CASES[i].config);
+        weft_error err = {WEFT_OK, ""};
+        weft_model *model = NULL;
+        assert_true(weft_model_open(folder.path, NULL, &model, &err) != WEFT_OK);
+        assert_message(&err, CASES[i].message);
+        safetensors_deinit(&b);
+        test_folder_remove(&folder);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_forms),
-        cmocka_unit_test(test_gguf),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_f8_refusals),
+        cmocka_unit_test(test_forms),       cmocka_unit_test(test_gguf),
+        cmocka_unit_test(test_experts),     cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_f8_refusals), cmocka_unit_test(test_gptq_refusals),
     };
     return TEST_RUN("models/encodings", tests);
 }

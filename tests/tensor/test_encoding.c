@@ -196,7 +196,9 @@ static void test_vectors(void **state)
         free_vector(&v);
     }
     for (size_t i = 0; i < count; i++) {
-        if (seen[table[i]->id] == 0) fail_msg("encoding %s has no vector", table[i]->name);
+        bool transposed = table[i] == &ENCODING_GPTQ || table[i] == &ENCODING_AWQ;
+        if (seen[table[i]->id] == 0 && !transposed)
+            fail_msg("encoding %s has no vector", table[i]->name);
     }
     assert_int_equal(seen[ENCODING_ID_AFFINE], 15);
     mem_free(mem_system(), text, n_bytes + 1);
@@ -277,6 +279,24 @@ static void test_affine_rows(void **state)
     assert_string_equal(label, "affine3g32");
 }
 
+/* Every byte as a code beside every byte as a scale. */
+static void total_planes(const encoding *e)
+{
+    unsigned char codes[64], scale[2];
+    float out[128];
+    tensor t = {.name = "w", .encoding = e, .n_rows = 1, .n_cols = (uint64_t)e->plane_group * 2};
+    t.planes[0] = codes;
+    t.planes[1] = scale;
+    for (uint32_t s = 0; s < 256; s++) {
+        for (uint32_t first = 0; first < 256; first += sizeof codes) {
+            for (uint32_t i = 0; i < sizeof codes; i++) codes[i] = (unsigned char)(first + i);
+            scale[0] = (unsigned char)s;
+            scale[1] = (unsigned char)~s;
+            tensor_decode(&t, out);
+        }
+    }
+}
+
 /* Random bytes are a valid row of every encoding: nothing is read or written outside. */
 static void test_total_decode(void **state)
 {
@@ -286,6 +306,7 @@ static void test_total_decode(void **state)
     uint32_t random = 1;
     for (size_t i = 0; i < count; i++) {
         const encoding *e = table[i];
+        if (e->plane_bits != 0) total_planes(e);
         if (e->block_cols == 0) continue;
         uint64_t bytes, n_cols = e->block_cols * 2u;
         assert_ok(encoding_row_bytes(e, n_cols, &bytes, NULL), NULL);
@@ -315,7 +336,7 @@ static void test_table(void **state)
     (void)state;
     size_t count;
     const encoding *const *table = encoding_table(&count);
-    assert_int_equal(count, 31);
+    assert_int_equal(count, 33);
     for (size_t i = 0; i < count; i++) {
         const encoding *e = table[i];
         assert_ptr_equal(encoding_by_id(e->id), e);
@@ -568,6 +589,121 @@ static void test_planes_refusals(void **state)
     }
 }
 
+/* Codes and zeros of 64 columns in two groups and 16 rows, packed as AutoGPTQ and AutoAWQ do. */
+enum { T_COLS = 64, T_ROWS = 16, T_GROUP = 32 };
+
+typedef struct transposed {
+    uint32_t codes[T_COLS][T_ROWS], zeros[T_COLS / T_GROUP][T_ROWS];
+    float scales[T_COLS / T_GROUP][T_ROWS];
+    uint32_t packed_codes[T_COLS * T_ROWS], packed_zeros[T_COLS * T_ROWS];
+    tensor t, s, z;
+} transposed;
+
+static tensor matrix_tensor(const char *name, const char *raw, const void *data, uint64_t rows,
+                            uint64_t cols)
+{
+    weft_error err = {0};
+    tensor t = {.name = name, .n_dims = 2, .dims = {rows, cols}, .planes = {data}};
+    if (raw == NULL) t.encoding = &ENCODING_F32;
+    t.raw_type = raw;
+    t.raw_cols = 1;
+    t.raw_bytes = 4;
+    assert_ok(tensor_measure(&t, &t.plane_bytes[0], &err), &err);
+    return t;
+}
+
+static void make_transposed(transposed *m, const encoding *e, uint32_t bits)
+{
+    static const uint32_t AWQ_ORDER[8] = {0, 2, 4, 6, 1, 3, 5, 7};
+    uint32_t per = 32 / bits;
+    memset(m, 0, sizeof *m);
+    for (uint32_t k = 0; k < T_COLS; k++) {
+        uint32_t g = k / T_GROUP;
+        for (uint32_t o = 0; o < T_ROWS; o++) {
+            m->codes[k][o] = (k * 7 + o * 13 + k * o) % (1u << bits);
+            m->zeros[g][o] = (g * 5 + o * 3) % (1u << bits);
+            m->scales[g][o] = 0.25f * (float)(o + 1) - (float)g;
+        }
+    }
+    bool gptq = e == &ENCODING_GPTQ;
+    for (uint32_t k = 0; k < T_COLS; k++) {
+        for (uint32_t o = 0; o < T_ROWS; o++) {
+            uint32_t wide = o / per * per + AWQ_ORDER[o % per % 8];
+            if (gptq) {
+                m->packed_codes[k / per * T_ROWS + o] |= m->codes[k][o] << k % per * bits;
+            } else {
+                m->packed_codes[(k * T_ROWS + o) / per] |= m->codes[k][wide] << o % per * bits;
+            }
+            if (k >= T_COLS / T_GROUP) continue;
+            m->packed_zeros[(k * T_ROWS + o) / per] |= m->zeros[k][gptq ? o : wide]
+                                                       << o % per * bits;
+        }
+    }
+    uint64_t rows = gptq ? T_COLS / per : T_COLS;
+    m->t = matrix_tensor("w", "I32", m->packed_codes, rows, gptq ? T_ROWS : T_ROWS / per);
+    m->s = matrix_tensor("s", NULL, m->scales, T_COLS / T_GROUP, T_ROWS);
+    m->z = matrix_tensor("z", "I32", m->packed_zeros, T_COLS / T_GROUP, T_ROWS / per);
+}
+
+static void test_transposed(void **state)
+{
+    (void)state;
+    static const uint32_t BITS[] = {4, 8, 2, 4};
+    for (size_t i = 0; i < 4; i++) {
+        const encoding *e = i == 3 ? &ENCODING_AWQ : &ENCODING_GPTQ;
+        weft_error err = {0};
+        transposed m;
+        make_transposed(&m, e, BITS[i]);
+        assert_ok(tensor_bind_transposed(&m.t, &m.s, &m.z, e, BITS[i], &err), &err);
+        assert_int_equal(m.t.n_rows, T_ROWS);
+        assert_int_equal(m.t.n_cols, T_COLS);
+        assert_int_equal(m.t.group, T_GROUP);
+        float expected[T_ROWS * T_COLS], out[T_ROWS * T_COLS];
+        for (uint32_t j = 0; j < T_ROWS * T_COLS; j++) {
+            uint32_t o = j / T_COLS, k = j % T_COLS, g = k / T_GROUP;
+            int32_t zero = (int32_t)m.zeros[g][o] + (e == &ENCODING_GPTQ);
+            expected[j] = (float)((int32_t)m.codes[k][o] - zero) * m.scales[g][o];
+        }
+        tensor_decode(&m.t, out);
+        assert_floats_identical(out, expected, T_ROWS * T_COLS, T_COLS);
+        tensor part = tensor_rows(&m.t, 5, 9);
+        tensor_decode(&part, out);
+        assert_floats_identical(out, expected + 5 * T_COLS, 9 * T_COLS, T_COLS);
+        char label[32];
+        encoding_label(&m.t, label, sizeof label);
+        assert_string_equal(label, i == 3 ? "awq4g32" : i == 0 ? "gptq4g32" : label);
+    }
+}
+
+static void test_transposed_refusals(void **state)
+{
+    (void)state;
+    transposed m;
+    weft_error err = {0};
+    make_transposed(&m, &ENCODING_GPTQ, 4);
+    tensor t = m.t;
+    assert_status(WEFT_UNSUPPORTED, tensor_bind_transposed(&t, &m.s, &m.z, &ENCODING_GPTQ, 3, &err),
+                  &err);
+    assert_message(&err, "'w' has codes of 3 bits");
+    err = (weft_error){0};
+    assert_status(WEFT_FORMAT, tensor_bind_transposed(&t, &m.s, &m.z, &ENCODING_GPTQ, 8, &err),
+                  &err);
+    assert_message(&err, "'w' [8, 16], scales [2, 16] and zeros [2, 2] are not gptq of 8 bits");
+    err = (weft_error){0};
+    assert_status(WEFT_FORMAT, tensor_bind_transposed(&t, &m.s, &m.z, &ENCODING_AWQ, 4, &err),
+                  &err);
+    assert_message(&err, "are not awq of 4 bits");
+    err = (weft_error){0};
+    assert_status(WEFT_UNSUPPORTED, tensor_bind_transposed(&t, &m.z, &m.z, &ENCODING_GPTQ, 4, &err),
+                  &err);
+    assert_message(&err, "'z' is i32, expected f32, f16 or bf16");
+    err = (weft_error){0};
+    assert_status(WEFT_UNSUPPORTED, tensor_bind_transposed(&t, &m.s, &m.s, &ENCODING_GPTQ, 4, &err),
+                  &err);
+    assert_message(&err, "'s' is f32 in 2 dimensions, gptq is I32 in 2");
+    assert_memory_equal(&t, &m.t, sizeof t);
+}
+
 static void test_label(void **state)
 {
     (void)state;
@@ -585,11 +721,18 @@ static void test_label(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_vectors),         cmocka_unit_test(test_rows),
-        cmocka_unit_test(test_affine_rows),     cmocka_unit_test(test_total_decode),
-        cmocka_unit_test(test_table),           cmocka_unit_test(test_bind_refusals),
-        cmocka_unit_test(test_affine_refusals), cmocka_unit_test(test_scales),
-        cmocka_unit_test(test_planes_refusals), cmocka_unit_test(test_label),
+        cmocka_unit_test(test_vectors),
+        cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_affine_rows),
+        cmocka_unit_test(test_total_decode),
+        cmocka_unit_test(test_table),
+        cmocka_unit_test(test_bind_refusals),
+        cmocka_unit_test(test_affine_refusals),
+        cmocka_unit_test(test_scales),
+        cmocka_unit_test(test_planes_refusals),
+        cmocka_unit_test(test_transposed),
+        cmocka_unit_test(test_transposed_refusals),
+        cmocka_unit_test(test_label),
     };
     return TEST_RUN("tensor/encoding", tests);
 }
