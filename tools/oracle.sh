@@ -23,6 +23,7 @@ write() { # fixture, script, argument...
     cp build/oracle/output "$fixture"
 }
 
+write src/tensor/grids.c grids.py
 write tests/tensor/encodings.txt encodings.py tools/oracle/mlx_affine_vectors.json
 write tests/kv/affine.txt kv_affine.py tools/oracle/mlx_affine_vectors.json
 echo "oracle.sh: tests/tokenizer/fixtures"

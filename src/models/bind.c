@@ -25,7 +25,7 @@ static void find_root(binder *b)
         char name[NAME_BYTES];
         b->root = ROOTS[i];
         snprintf(name, sizeof name, "%s%s", b->root, b->m->family->slots[0].hf_name);
-        if (weights_find(b->source->weights, name) != NULL) break;
+        if (llm_has_tensor(b->source, name)) break;
     }
     b->head_root = strcmp(b->root, "language_model.model.") == 0 ? "language_model." : "";
 }
@@ -95,10 +95,10 @@ static weft_status bind_slot(binder *b, uint32_t slot_i, uint32_t layer, weft_er
     const model_slot *slot = &m->family->slots[slot_i];
     char name[NAME_BYTES];
     slot_name(b, slot, layer, name);
-    const tensor *there = weights_find(b->source->weights, name);
-    if (!is_wanted(b, slot, there != NULL)) {
+    bool there = llm_has_tensor(b->source, name);
+    if (!is_wanted(b, slot, there)) {
         /* A tied model may carry its output matrix all the same: it is the embedding. */
-        if (slot->place == SLOT_HEAD && there != NULL) {
+        if (slot->place == SLOT_HEAD && there) {
             tensor ignored;
             return llm_bind_tensor(b->source, name, &ignored, b->used, err);
         }

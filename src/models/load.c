@@ -4,6 +4,7 @@
 #include "base/assert.h"
 #include "base/log.h"
 #include "models/model.h"
+#include "models/quantization.h"
 
 #define MODEL_FAMILY(name, NAME) extern const model_family MODEL_FAMILY_##NAME;
 #include "models/families/families.def"
@@ -34,16 +35,6 @@ static weft_status find_family(llm *m, const model_source *s, weft_error *err)
     }
     return err_set(err, WEFT_UNSUPPORTED, "architecture '%.*s' is not supported",
                    (int)(s->type.len < 64 ? s->type.len : 64), s->type.ptr);
-}
-
-/* Quantization in other projects' forms; MLX's has no quant_method. */
-static weft_status check_quantization(const model_source *s, weft_error *err)
-{
-    str method = json_text(json_get(json_get(s->top, "quantization_config"), "quant_method"));
-    if (method.len == 0) return WEFT_OK;
-    return err_set(err, WEFT_UNSUPPORTED,
-                   "config.json: quantization method '%.*s' is not supported",
-                   (int)(method.len < 64 ? method.len : 64), method.ptr);
 }
 
 graph_id build_slot(model_build *b, uint32_t slot, uint32_t layer)
@@ -78,7 +69,7 @@ static weft_status load(llm *m, weft_error *err)
     model_source source;
     weft_status status = source_init(&source, m->weights, err);
     if (status == WEFT_OK) status = find_family(m, &source, err);
-    if (status == WEFT_OK) status = check_quantization(&source, err);
+    if (status == WEFT_OK) status = quantization_check(&source, err);
     if (status == WEFT_OK) status = llm_read_params(m, &source, err);
     if (status == WEFT_OK) status = llm_bind(m, &source, err);
     if (status == WEFT_OK) status = build_graph(m, err);

@@ -17,7 +17,7 @@ typedef struct llm {
     weights *weights; /* mapped files */
     const model_family *family;
     model_params params;
-    tensor *tensors;     /* [n_tensors], bound: affine triples joined */
+    tensor *tensors;     /* [n_tensors], bound: codes and scales joined */
     const char **labels; /* [n_tensors], "bf16", "affine4g64" */
     uint32_t n_tensors;
     uint32_t *bound; /* [n_slots, n_layers], tensor index + 1 */
@@ -33,8 +33,11 @@ typedef struct llm {
 weft_status llm_open(const env *in, const char *path, llm **out, weft_error *err);
 void llm_close(llm *m);
 
-/* Joins scales and biases to their codes as the config's "quantization" says; t is the tensor of
- * name. */
+/* Whether there is a tensor of that name, in any form. */
+bool llm_has_tensor(const model_source *s, const char *name);
+
+/* Fills t from the tensor of that name, or from the codes, scales and the like that it is stored
+ * as. used: [n_tensors of the checkpoint], true is set for what is read. */
 weft_status llm_bind_tensor(const model_source *s, const char *name, tensor *t, bool *used,
                             weft_error *err);
 

@@ -95,7 +95,9 @@ bool encoding_gguf_block(uint32_t ggml_type, uint16_t *cols, uint16_t *bytes)
 void encoding_label(const tensor *t, char *label, size_t capacity)
 {
     if (capacity == 0) return;
-    if (t->encoding != NULL && t->encoding->id == ENCODING_ID_AFFINE) {
+    bool varies = t->encoding == &ENCODING_AFFINE || t->encoding == &ENCODING_GPTQ ||
+                  t->encoding == &ENCODING_AWQ;
+    if (varies) {
         snprintf(label, capacity, "%s%ug%u", t->encoding->name, (unsigned)t->bits,
                  (unsigned)t->group);
         return;
@@ -176,17 +178,27 @@ weft_status tensor_bind(tensor *t, weft_error *err)
     return WEFT_OK;
 }
 
-/* Scales and biases alike: a type that the decoder reads and the leading dimensions of the
- * codes. */
-static weft_status check_param(const tensor *t, const tensor *param, weft_error *err)
+static bool is_raw(const tensor *t, const char *type)
+{
+    return t->raw_type != NULL && strcmp(t->raw_type, type) == 0;
+}
+
+/* A type that decoders read scales and biases in. */
+static weft_status check_param_type(const tensor *param, weft_error *err)
 {
     encoding_id id = param->encoding == NULL ? ENCODING_ID_NONE : param->encoding->id;
-    if (id != ENCODING_ID_F32 && id != ENCODING_ID_F16 && id != ENCODING_ID_BF16) {
-        char label[32];
-        encoding_label(param, label, sizeof label);
-        return err_set(err, WEFT_UNSUPPORTED, "'%s' is %s, expected f32, f16 or bf16", param->name,
-                       label);
-    }
+    if (id == ENCODING_ID_F32 || id == ENCODING_ID_F16 || id == ENCODING_ID_BF16) return WEFT_OK;
+    char label[32];
+    encoding_label(param, label, sizeof label);
+    return err_set(err, WEFT_UNSUPPORTED, "'%s' is %s, expected f32, f16 or bf16", param->name,
+                   label);
+}
+
+/* Scales and biases alike: their type, and the leading dimensions of the codes. */
+static weft_status check_param(const tensor *t, const tensor *param, weft_error *err)
+{
+    weft_status status = check_param_type(param, err);
+    if (status != WEFT_OK) return status;
     bool equal = param->n_dims == t->n_dims;
     for (uint32_t i = 0; equal && i + 1 < t->n_dims; i++) equal = param->dims[i] == t->dims[i];
     if (!equal) {
@@ -253,6 +265,163 @@ weft_status tensor_bind_affine(tensor *t, const tensor *scales, const tensor *bi
     return WEFT_OK;
 }
 
+static weft_status check_planes(const tensor *codes, const tensor *scales, const encoding *e,
+                                weft_error *err)
+{
+    char label[32];
+    bool as_floats = e->plane_bits == 8 && is_raw(codes, "F8_E4M3");
+    if (!is_raw(codes, "U8") && !is_raw(codes, "U32") && !as_floats) {
+        encoding_label(codes, label, sizeof label);
+        return err_set(err, WEFT_UNSUPPORTED, "'%s' is %s, codes of %s are U8 or U32", codes->name,
+                       label, e->name);
+    }
+    const char *type = e->id == ENCODING_ID_NVFP4_PLANES ? "F8_E4M3" : "F8_E8M0";
+    if (!is_raw(scales, "U8") && !is_raw(scales, type)) {
+        encoding_label(scales, label, sizeof label);
+        return err_set(err, WEFT_UNSUPPORTED, "'%s' is %s, scales of %s are U8 or %s", scales->name,
+                       label, e->name, type);
+    }
+    return WEFT_OK;
+}
+
+weft_status tensor_bind_planes(tensor *t, const tensor *scales, const encoding *e, float factor,
+                               weft_error *err)
+{
+    ASSERT(e->plane_bits != 0);
+    weft_status status = check_planes(t, scales, e, err);
+    if (status != WEFT_OK) return status;
+    tensor bound = *t;
+    uint64_t group_bytes = (uint64_t)e->plane_group * e->plane_bits / 8;
+    /* Both lie in a file, so neither product overflows. */
+    if (t->n_dims == scales->n_dims + 1 && t->row_bytes[0] == group_bytes) {
+        bound.n_dims--;
+        bound.n_rows = t->n_rows / t->dims[t->n_dims - 2];
+        bound.row_bytes[0] = t->dims[t->n_dims - 2] * group_bytes;
+        bound.dims[t->n_dims - 1] = 1;
+    }
+    bool agree = bound.n_dims == scales->n_dims && bound.n_rows == scales->n_rows &&
+                 bound.row_bytes[0] == scales->n_cols * group_bytes;
+    for (uint32_t i = 0; agree && i + 1 < bound.n_dims; i++)
+        agree = bound.dims[i] == scales->dims[i];
+    if (!agree) {
+        return err_set(
+            err, WEFT_FORMAT,
+            "'%s' has %llu rows of %llu bytes, '%s' %llu of %llu scales: that is not %s", t->name,
+            (unsigned long long)bound.n_rows, (unsigned long long)bound.row_bytes[0], scales->name,
+            (unsigned long long)scales->n_rows, (unsigned long long)scales->n_cols, e->name);
+    }
+    bound.n_cols = scales->n_cols * e->plane_group;
+    bound.dims[bound.n_dims - 1] = bound.n_cols;
+    bound.encoding = e;
+    bound.bits = e->plane_bits;
+    bound.group = e->plane_group;
+    bound.factor = factor;
+    bound.planes[1] = scales->planes[0];
+    bound.plane_bytes[1] = scales->plane_bytes[0];
+    bound.row_bytes[1] = scales->row_bytes[0];
+    *t = bound;
+    return WEFT_OK;
+}
+
+/* Of experts stacked in one tensor, every one has blocks of its own. */
+static bool are_blocks(const tensor *t, const tensor *scales, uint32_t rows, uint32_t cols)
+{
+    uint64_t of_matrix = t->n_dims < 2 ? 1 : t->dims[t->n_dims - 2];
+    bool whole = of_matrix == t->n_rows || of_matrix % rows == 0;
+    return whole && scales->n_rows == t->n_rows / rows + (t->n_rows % rows != 0) &&
+           scales->n_cols == t->n_cols / cols + (t->n_cols % cols != 0);
+}
+
+weft_status tensor_bind_scales(tensor *t, const tensor *scales, uint32_t block_rows,
+                               uint32_t block_cols, weft_error *err)
+{
+    ASSERT(t->encoding == &ENCODING_F8_E4M3 && block_cols <= UINT16_MAX);
+    weft_status status = check_param_type(scales, err);
+    if (status != WEFT_OK) return status;
+    bool is_vector = scales->n_cols == 1 || scales->n_rows == 1;
+    uint64_t n_scales = scales->n_rows * scales->n_cols;
+    if (n_scales == 1) {
+        t->scale_rows = 0;
+        t->group = 0;
+    } else if (block_rows != 0 && block_cols != 0 &&
+               are_blocks(t, scales, block_rows, block_cols)) {
+        t->scale_rows = block_rows;
+        t->group = (uint16_t)block_cols;
+    } else if (block_rows == 0 && is_vector && n_scales == t->n_rows) {
+        t->scale_rows = 1;
+        t->group = 0;
+    } else {
+        return err_set(err, WEFT_FORMAT,
+                       "'%s' is [%llu, %llu] for '%s' [%llu, %llu] in blocks of [%u, %u]",
+                       scales->name, (unsigned long long)scales->n_rows,
+                       (unsigned long long)scales->n_cols, t->name, (unsigned long long)t->n_rows,
+                       (unsigned long long)t->n_cols, block_rows, block_cols);
+    }
+    t->bits = 8;
+    t->param_type = (uint8_t)scales->encoding->id;
+    t->planes[1] = scales->planes[0];
+    t->plane_bytes[1] = scales->plane_bytes[0];
+    t->row_bytes[1] = 0;
+    return WEFT_OK;
+}
+
+static weft_status check_transposed(const tensor *codes, const tensor *scales, const tensor *zeros,
+                                    const encoding *e, uint32_t bits, weft_error *err)
+{
+    bool known = e == &ENCODING_AWQ ? bits == 4 : bits == 2 || bits == 4 || bits == 8;
+    if (!known) {
+        return err_set(err, WEFT_UNSUPPORTED, "'%s' has codes of %u bits, which %s is not read in",
+                       codes->name, bits, e->name);
+    }
+    const tensor *words[] = {codes, zeros};
+    for (size_t i = 0; i < COUNT_OF(words); i++) {
+        if (is_raw(words[i], "I32") && words[i]->n_dims == 2) continue;
+        char label[32];
+        encoding_label(words[i], label, sizeof label);
+        return err_set(err, WEFT_UNSUPPORTED, "'%s' is %s in %u dimensions, %s is I32 in 2",
+                       words[i]->name, label, words[i]->n_dims, e->name);
+    }
+    return check_param_type(scales, err);
+}
+
+weft_status tensor_bind_transposed(tensor *t, const tensor *scales, const tensor *zeros,
+                                   const encoding *e, uint32_t bits, weft_error *err)
+{
+    weft_status status = check_transposed(t, scales, zeros, e, bits, err);
+    if (status != WEFT_OK) return status;
+    /* All of it lies in a file, so no product overflows. */
+    uint64_t per_word = 32 / bits;
+    bool by_column = e == &ENCODING_GPTQ;
+    uint64_t cols = by_column ? t->n_rows * per_word : t->n_rows;
+    uint64_t rows = by_column ? t->n_cols : t->n_cols * per_word;
+    uint64_t group = cols / scales->n_rows;
+    bool agree = scales->n_cols == rows && zeros->n_rows == scales->n_rows &&
+                 zeros->n_cols * per_word == rows && cols % scales->n_rows == 0 &&
+                 group <= UINT16_MAX;
+    if (!agree) {
+        return err_set(err, WEFT_FORMAT,
+                       "'%s' [%llu, %llu], scales [%llu, %llu] and zeros [%llu, %llu] are not %s of"
+                       " %u bits",
+                       t->name, (unsigned long long)t->n_rows, (unsigned long long)t->n_cols,
+                       (unsigned long long)scales->n_rows, (unsigned long long)scales->n_cols,
+                       (unsigned long long)zeros->n_rows, (unsigned long long)zeros->n_cols,
+                       e->name, bits);
+    }
+    t->encoding = e;
+    t->n_rows = t->dims[0] = t->full_rows = rows;
+    t->n_cols = t->dims[1] = cols;
+    t->bits = (uint16_t)bits;
+    t->group = (uint16_t)group;
+    t->param_type = (uint8_t)scales->encoding->id;
+    const tensor *params[] = {scales, zeros};
+    for (size_t i = 0; i < COUNT_OF(params); i++) {
+        t->planes[i + 1] = params[i]->planes[0];
+        t->plane_bytes[i + 1] = params[i]->plane_bytes[0];
+    }
+    memset(t->row_bytes, 0, sizeof t->row_bytes);
+    return WEFT_OK;
+}
+
 void tensor_decode(const tensor *t, float *dst)
 {
     ASSERT(t->encoding != NULL);
@@ -269,8 +438,9 @@ tensor tensor_rows(const tensor *t, uint64_t first, uint64_t n_rows)
     part.dims[1] = t->n_cols;
     part.dims[2] = part.dims[3] = 1;
     part.n_rows = n_rows;
+    part.first_row = t->first_row + first;
     for (uint32_t i = 0; i < TENSOR_PLANES; i++) {
-        if (t->planes[i] == NULL) continue;
+        if (t->planes[i] == NULL || t->row_bytes[i] == 0) continue;
         part.planes[i] = t->planes[i] + first * t->row_bytes[i];
         part.plane_bytes[i] = n_rows * t->row_bytes[i];
     }

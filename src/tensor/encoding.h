@@ -23,18 +23,43 @@ typedef enum encoding_id {
     ENCODING_ID_Q4_K = 9,
     ENCODING_ID_Q5_K = 10,
     ENCODING_ID_Q6_K = 11,
+    ENCODING_ID_Q5_1 = 12,
+    ENCODING_ID_Q2_K = 13,
+    ENCODING_ID_Q3_K = 14,
+    ENCODING_ID_IQ4_NL = 15,
+    ENCODING_ID_IQ4_XS = 16,
+    ENCODING_ID_MXFP4 = 17,
+    ENCODING_ID_NVFP4 = 18,
+    ENCODING_ID_TQ1_0 = 19,
+    ENCODING_ID_TQ2_0 = 20,
+    ENCODING_ID_IQ2_XXS = 21,
+    ENCODING_ID_IQ2_XS = 22,
+    ENCODING_ID_IQ2_S = 23,
+    ENCODING_ID_IQ3_XXS = 24,
+    ENCODING_ID_IQ3_S = 25,
+    ENCODING_ID_IQ1_S = 26,
+    ENCODING_ID_IQ1_M = 27,
+    ENCODING_ID_F8_E4M3 = 28,
+    ENCODING_ID_MXFP4_PLANES = 29,
+    ENCODING_ID_MXFP8_PLANES = 30,
+    ENCODING_ID_NVFP4_PLANES = 31,
+    ENCODING_ID_GPTQ = 32,
+    ENCODING_ID_AWQ = 33,
 } encoding_id;
 
 enum { GGUF_TYPE_NONE = -1 };
 
 struct encoding {
-    const char *name; /* as shown; affine is shown with its width and group: encoding_label */
+    const char *name; /* as shown; with width and group where those vary: encoding_label */
     encoding_id id;
     int32_t gguf_type;       /* ggml_type, or GGUF_TYPE_NONE */
     const char *safetensors; /* dtype of its header, or NULL */
-    uint16_t
-        block_cols; /* columns a block spans: n_cols is a multiple; affine: 0, see tensor.group */
-    uint16_t block_bytes; /* affine: 0 */
+    /* Columns a block spans, of which n_cols is a multiple, and its bytes; 0 where codes and scales
+     * are planes of their own, see tensor.group. */
+    uint16_t block_cols, block_bytes;
+    /* Floating codes with a plane of one-byte scales: width of a code, columns that share a scale;
+     * else 0. */
+    uint16_t plane_bits, plane_group;
     /* Decodes one row to f32: dst [n_cols]. This defines the encoding; kernels are compared with
      * it. */
     void (*decode_row)(const tensor *t, uint64_t row, float *dst);
@@ -78,6 +103,28 @@ weft_status tensor_bind(tensor *t, weft_error *err);
  * little-endian bit stream: element i in bits [i*bits, (i+1)*bits).) */
 weft_status tensor_bind_affine(tensor *t, const tensor *scales, const tensor *biases, uint32_t bits,
                                uint32_t group, weft_error *err);
+
+/* Fills a tensor of an encoding with plane_bits from codes (raw U8 or U32, [.., out, bytes or words
+ * of a row]; one dimension more cuts a row into its groups) and scales (U8, F8_E4M3 or F8_E8M0,
+ * [.., out, in / group]). factor multiplies all scales; 0: none. Wrong types are UNSUPPORTED,
+ * shapes that do not agree FORMAT. On failure t is as it was. */
+weft_status tensor_bind_planes(tensor *t, const tensor *scales, const encoding *e, float factor,
+                               weft_error *err);
+
+/* Gives f8_e4m3 numbers [out, in] their scales, in f32, f16 or bf16: one for all, [out] or [out, 1]
+ * for each row, or one for each block of block_rows x block_cols (the last ones are smaller).
+ * block_rows 0: there are no blocks. FORMAT when the scales have another shape. On failure t is as
+ * it was. */
+weft_status tensor_bind_scales(tensor *t, const tensor *scales, uint32_t block_rows,
+                               uint32_t block_cols, weft_error *err);
+
+/* Fills a gptq or awq tensor [out, in] from what those store transposed: codes and zeros as raw
+ * I32, scales in f32, f16 or bf16 [groups, out]. gptq: codes [in * bits / 32, out], zeros [groups,
+ * out * bits / 32], bits 2, 4 or 8; awq: codes [in, out / 8], zeros [groups, out / 8], bits 4.
+ * Wrong types and widths are UNSUPPORTED, shapes that do not agree FORMAT. On failure t is as it
+ * was. */
+weft_status tensor_bind_transposed(tensor *t, const tensor *scales, const tensor *zeros,
+                                   const encoding *e, uint32_t bits, weft_error *err);
 
 /* All of it as f32: dst [n_rows, n_cols]. */
 void tensor_decode(const tensor *t, float *dst);

@@ -21,11 +21,16 @@ typedef struct tensor {
     uint32_t n_dims;            /* 1..4: further leading dims of a file are folded into the first */
     uint64_t dims[TENSOR_DIMS]; /* outermost first, in elements; the rest is 1 */
     uint64_t n_rows, n_cols;    /* product of the leading dims; the last dim */
-    uint16_t bits, group;       /* affine: code width and columns that share a scale; else 0 */
-    uint8_t param_type;         /* affine: encoding_id of scales and biases (f32, f16 or bf16) */
-    const unsigned char *planes[TENSOR_PLANES]; /* affine: codes, scales, biases; else one */
+    uint16_t bits, group;       /* codes with a plane of scales: width, columns that share a scale;
+                                   0 columns: a whole row does */
+    uint8_t param_type;         /* encoding_id of scales and biases stored as f32, f16 or bf16 */
+    uint32_t scale_rows;        /* f8_e4m3: rows that share a scale; 0: all do */
+    float factor;               /* of the whole tensor, beside its scales; 0: there is none */
+    const unsigned char *planes[TENSOR_PLANES]; /* codes, scales, biases; most encodings: one */
     uint64_t plane_bytes[TENSOR_PLANES];        /* of the whole tensor */
-    uint64_t row_bytes[TENSOR_PLANES];          /* from one row to the next */
+    uint64_t row_bytes[TENSOR_PLANES]; /* from one row to the next; 0: the plane is not by rows */
+    uint64_t first_row, full_rows; /* planes not by rows belong to a tensor of full_rows rows, of
+                                      which first_row is the first of these */
 } tensor;
 
 #endif

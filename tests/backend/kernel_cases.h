@@ -22,16 +22,51 @@ typedef struct case_weight {
 } case_weight;
 
 static const case_weight CASE_WEIGHTS[] = {
-    {ENCODING_ID_F32, 0, 0, ENCODING_ID_NONE},      {ENCODING_ID_F16, 0, 0, ENCODING_ID_NONE},
-    {ENCODING_ID_BF16, 0, 0, ENCODING_ID_NONE},     {ENCODING_ID_AFFINE, 2, 64, ENCODING_ID_BF16},
-    {ENCODING_ID_AFFINE, 3, 64, ENCODING_ID_F16},   {ENCODING_ID_AFFINE, 4, 32, ENCODING_ID_BF16},
-    {ENCODING_ID_AFFINE, 4, 64, ENCODING_ID_BF16},  {ENCODING_ID_AFFINE, 4, 128, ENCODING_ID_F16},
-    {ENCODING_ID_AFFINE, 4, 64, ENCODING_ID_F32},   {ENCODING_ID_AFFINE, 5, 32, ENCODING_ID_F16},
-    {ENCODING_ID_AFFINE, 6, 128, ENCODING_ID_BF16}, {ENCODING_ID_AFFINE, 8, 32, ENCODING_ID_F32},
-    {ENCODING_ID_AFFINE, 8, 64, ENCODING_ID_BF16},  {ENCODING_ID_Q4_0, 0, 0, ENCODING_ID_NONE},
-    {ENCODING_ID_Q4_1, 0, 0, ENCODING_ID_NONE},     {ENCODING_ID_Q5_0, 0, 0, ENCODING_ID_NONE},
-    {ENCODING_ID_Q8_0, 0, 0, ENCODING_ID_NONE},     {ENCODING_ID_Q4_K, 0, 0, ENCODING_ID_NONE},
-    {ENCODING_ID_Q5_K, 0, 0, ENCODING_ID_NONE},     {ENCODING_ID_Q6_K, 0, 0, ENCODING_ID_NONE},
+    {ENCODING_ID_F32, 0, 0, ENCODING_ID_NONE},
+    {ENCODING_ID_F16, 0, 0, ENCODING_ID_NONE},
+    {ENCODING_ID_BF16, 0, 0, ENCODING_ID_NONE},
+    {ENCODING_ID_AFFINE, 2, 64, ENCODING_ID_BF16},
+    {ENCODING_ID_AFFINE, 3, 64, ENCODING_ID_F16},
+    {ENCODING_ID_AFFINE, 4, 32, ENCODING_ID_BF16},
+    {ENCODING_ID_AFFINE, 4, 64, ENCODING_ID_BF16},
+    {ENCODING_ID_AFFINE, 4, 128, ENCODING_ID_F16},
+    {ENCODING_ID_AFFINE, 4, 64, ENCODING_ID_F32},
+    {ENCODING_ID_AFFINE, 5, 32, ENCODING_ID_F16},
+    {ENCODING_ID_AFFINE, 6, 128, ENCODING_ID_BF16},
+    {ENCODING_ID_AFFINE, 8, 32, ENCODING_ID_F32},
+    {ENCODING_ID_AFFINE, 8, 64, ENCODING_ID_BF16},
+    {ENCODING_ID_Q4_0, 0, 0, ENCODING_ID_NONE},
+    {ENCODING_ID_Q4_1, 0, 0, ENCODING_ID_NONE},
+    {ENCODING_ID_Q5_0, 0, 0, ENCODING_ID_NONE},
+    {ENCODING_ID_Q8_0, 0, 0, ENCODING_ID_NONE},
+    {ENCODING_ID_Q4_K, 0, 0, ENCODING_ID_NONE},
+    {ENCODING_ID_Q5_K, 0, 0, ENCODING_ID_NONE},
+    {ENCODING_ID_Q6_K, 0, 0, ENCODING_ID_NONE},
+    {ENCODING_ID_Q5_1, 0, 0, ENCODING_ID_NONE},
+    {ENCODING_ID_Q2_K, 0, 0, ENCODING_ID_NONE},
+    {ENCODING_ID_Q3_K, 0, 0, ENCODING_ID_NONE},
+    {ENCODING_ID_IQ4_NL, 0, 0, ENCODING_ID_NONE},
+    {ENCODING_ID_IQ4_XS, 0, 0, ENCODING_ID_NONE},
+    {ENCODING_ID_IQ3_XXS, 0, 0, ENCODING_ID_NONE},
+    {ENCODING_ID_IQ3_S, 0, 0, ENCODING_ID_NONE},
+    {ENCODING_ID_IQ2_XXS, 0, 0, ENCODING_ID_NONE},
+    {ENCODING_ID_IQ2_XS, 0, 0, ENCODING_ID_NONE},
+    {ENCODING_ID_IQ2_S, 0, 0, ENCODING_ID_NONE},
+    {ENCODING_ID_IQ1_S, 0, 0, ENCODING_ID_NONE},
+    {ENCODING_ID_IQ1_M, 0, 0, ENCODING_ID_NONE},
+    {ENCODING_ID_TQ1_0, 0, 0, ENCODING_ID_NONE},
+    {ENCODING_ID_TQ2_0, 0, 0, ENCODING_ID_NONE},
+    {ENCODING_ID_MXFP4, 0, 0, ENCODING_ID_NONE},
+    {ENCODING_ID_NVFP4, 0, 0, ENCODING_ID_NONE},
+    {ENCODING_ID_MXFP4_PLANES, 4, 32, ENCODING_ID_NONE},
+    {ENCODING_ID_MXFP8_PLANES, 8, 32, ENCODING_ID_NONE},
+    {ENCODING_ID_NVFP4_PLANES, 4, 16, ENCODING_ID_NONE},
+    {ENCODING_ID_F8_E4M3, 8, 0, ENCODING_ID_NONE},
+    {ENCODING_ID_F8_E4M3, 8, 0, ENCODING_ID_F32},
+    {ENCODING_ID_F8_E4M3, 8, 16, ENCODING_ID_BF16},
+    {ENCODING_ID_GPTQ, 4, 32, ENCODING_ID_F16},
+    {ENCODING_ID_GPTQ, 8, 64, ENCODING_ID_BF16},
+    {ENCODING_ID_AWQ, 4, 32, ENCODING_ID_F16},
 };
 
 enum { N_CASE_WEIGHTS = sizeof CASE_WEIGHTS / sizeof CASE_WEIGHTS[0] };
@@ -75,14 +110,14 @@ static inline case_floats case_floats_new(size_t n, size_t skip, float scale)
 
 static inline uint32_t case_columns(const case_weight *c)
 {
-    if (c->id == ENCODING_ID_AFFINE) return c->group;
-    return encoding_by_id(c->id)->block_cols;
+    const encoding *e = encoding_by_id(c->id);
+    return e->block_cols != 0 ? e->block_cols : c->group;
 }
 
 /* A scale: of either sign, at times 0. */
 static inline float case_scale(void)
 {
-    return case_bits() % 16 == 0 ? 0.0F : case_number() * 0.1F;
+    return case_bits() % 16 == 0 ? 0.0F : case_number() * 0.03F;
 }
 
 static inline void case_put(unsigned char *at, encoding_id type, float value)
@@ -95,17 +130,48 @@ static inline void case_put(unsigned char *at, encoding_id type, float value)
     }
 }
 
+/* Where a block has its only f16 scale. */
+static inline size_t case_scale_at(encoding_id id)
+{
+    switch (id) {
+    case ENCODING_ID_Q6_K:
+        return 208;
+    case ENCODING_ID_Q3_K:
+        return 108;
+    case ENCODING_ID_TQ1_0:
+        return 52;
+    case ENCODING_ID_TQ2_0:
+        return 64;
+    default:
+        return 0;
+    }
+}
+
 /* Any bytes are codes; scales are set. */
 static inline void case_fill_block(encoding_id id, unsigned char *block)
 {
     switch (id) {
+    case ENCODING_ID_F8_E4M3:
+        *block = (unsigned char)((*block & 0x80) | (*block & 0x7f) % 0x38);
+        break;
+    case ENCODING_ID_MXFP4:
+        block[0] = (unsigned char)(110 + case_bits() % 16);
+        break;
+    case ENCODING_ID_NVFP4:
+        for (uint32_t i = 0; i < 4; i++) block[i] = (unsigned char)(block[i] % 0x20);
+        break;
+    case ENCODING_ID_IQ1_M:
+        /* The upper bits of the scale: exponents of 2^-7 and less. */
+        block[55] = (unsigned char)((block[55] & 0x0f) | (case_bits() % 2 == 0 ? 0x20 : 0xa0));
+        break;
+    case ENCODING_ID_Q2_K:
+        case_put(block + 80, ENCODING_ID_F16, case_scale() * 0.1F);
+        case_put(block + 82, ENCODING_ID_F16, case_scale() * 0.1F);
+        break;
     case ENCODING_ID_F32:
     case ENCODING_ID_F16:
     case ENCODING_ID_BF16:
         case_put(block, id, case_number());
-        break;
-    case ENCODING_ID_Q6_K:
-        case_put(block + 208, ENCODING_ID_F16, case_scale() * 0.01F);
         break;
     case ENCODING_ID_Q4_K:
     case ENCODING_ID_Q5_K:
@@ -113,12 +179,74 @@ static inline void case_fill_block(encoding_id id, unsigned char *block)
         case_put(block + 2, ENCODING_ID_F16, case_scale() * 0.02F);
         break;
     case ENCODING_ID_Q4_1:
+    case ENCODING_ID_Q5_1:
         case_put(block + 2, ENCODING_ID_F16, case_scale());
         case_put(block, ENCODING_ID_F16, case_scale());
         break;
-    default:
+    case ENCODING_ID_Q4_0:
+    case ENCODING_ID_Q5_0:
         case_put(block, ENCODING_ID_F16, case_scale());
+        break;
+    default:
+        case_put(block + case_scale_at(id), ENCODING_ID_F16, case_scale() * 0.01F);
     }
+}
+
+/* Sizes of the planes beside the codes, and what says how they are read; returns the bytes of a
+ * parameter. */
+static inline size_t case_planes(const case_weight *c, tensor *t)
+{
+    size_t param = c->param == ENCODING_ID_F32 ? 4 : 2;
+    uint16_t plane_bits = t->encoding->plane_bits;
+    uint64_t cols = t->n_cols;
+    t->bits = c->bits;
+    t->group = c->group;
+    t->param_type = (uint8_t)c->param;
+    if (c->id == ENCODING_ID_AFFINE || plane_bits != 0) {
+        param = plane_bits != 0 ? 1 : param;
+        t->row_bytes[0] = cols * c->bits / 8;
+        t->row_bytes[1] = cols / c->group * param;
+    }
+    if (c->id == ENCODING_ID_AFFINE) t->row_bytes[2] = t->row_bytes[1];
+    if (c->id == ENCODING_ID_NVFP4_PLANES) t->factor = 0.37F;
+    if (c->id == ENCODING_ID_F8_E4M3 && c->param != ENCODING_ID_NONE) {
+        t->scale_rows = c->group == 0 ? 1 : 5;
+        uint64_t groups = c->group == 0 ? 1 : (cols + c->group - 1) / c->group;
+        t->plane_bytes[1] = (t->n_rows + t->scale_rows - 1) / t->scale_rows * groups * param;
+    }
+    if (c->id == ENCODING_ID_GPTQ || c->id == ENCODING_ID_AWQ) {
+        t->full_rows = (t->n_rows + 7) / 8 * 8; /* whole words of zeros */
+        t->plane_bytes[0] = cols * t->full_rows * c->bits / 8;
+        t->plane_bytes[1] = cols / c->group * t->full_rows * param;
+        t->plane_bytes[2] = cols / c->group * t->full_rows * c->bits / 8;
+    }
+    return param;
+}
+
+/* A plane of random bytes, one byte into its block; its parameters are set. */
+static inline void case_plane(const case_weight *c, tensor *t, uint32_t p, size_t param)
+{
+    unsigned char *block = case_alloc((size_t)t->plane_bytes[p] + 1);
+    block[0] = 0;
+    block++;
+    for (size_t i = 0; i < t->plane_bytes[p]; i++) block[i] = (unsigned char)case_bits();
+    size_t step = p == 0 ? t->encoding->block_bytes : param;
+    for (size_t i = 0; step > 0 && i < t->plane_bytes[p]; i += step) {
+        if (p == 0) {
+            case_fill_block(c->id, block + i);
+        } else if (p == 2 && t->full_rows != 0) {
+            break; /* zeros are codes */
+        } else if (param > 1) {
+            case_put(block + i, c->param, case_scale() * (c->bits == 8 ? 0.1F : 1.0F));
+        } else if (c->id == ENCODING_ID_NVFP4_PLANES) {
+            block[i] = (unsigned char)(block[i] % 0x28);
+        } else {
+            block[i] = (unsigned char)(112 + block[i] % 13);
+        }
+    }
+    for (size_t i = 0; p == 0 && c->id == ENCODING_ID_MXFP8_PLANES && i < t->plane_bytes[p]; i++)
+        case_fill_block(ENCODING_ID_F8_E4M3, block + i);
+    t->planes[p] = block;
 }
 
 /* Planes begin one byte (f32: four) into their blocks. */
@@ -130,30 +258,10 @@ static inline tensor case_tensor(const case_weight *c, uint32_t rows, uint32_t c
     size_t unit = t.encoding->block_bytes;
     size_t per_row = unit == 0 ? 0 : cols / t.encoding->block_cols;
     t.row_bytes[0] = per_row * unit;
-    if (c->id == ENCODING_ID_AFFINE) {
-        size_t param = c->param == ENCODING_ID_F32 ? 4 : 2;
-        t.bits = c->bits;
-        t.group = c->group;
-        t.param_type = (uint8_t)c->param;
-        t.row_bytes[0] = (uint64_t)cols * c->bits / 8;
-        t.row_bytes[1] = cols / c->group * param;
-        t.row_bytes[2] = t.row_bytes[1];
-    }
-    for (uint32_t p = 0; p < TENSOR_PLANES && t.row_bytes[p] > 0; p++) {
-        t.plane_bytes[p] = t.row_bytes[p] * rows;
-        unsigned char *block = case_alloc((size_t)t.plane_bytes[p] + 1);
-        block[0] = 0;
-        block++;
-        for (size_t i = 0; i < t.plane_bytes[p]; i++) block[i] = (unsigned char)case_bits();
-        size_t step = p == 0 ? unit : (size_t)(c->param == ENCODING_ID_F32 ? 4 : 2);
-        for (size_t i = 0; step > 0 && i < t.plane_bytes[p]; i += step) {
-            if (p == 0) {
-                case_fill_block(c->id, block + i);
-            } else {
-                case_put(block + i, c->param, case_scale());
-            }
-        }
-        t.planes[p] = block;
+    size_t param = case_planes(c, &t);
+    for (uint32_t p = 0; p < TENSOR_PLANES; p++) {
+        if (t.row_bytes[p] != 0) t.plane_bytes[p] = t.row_bytes[p] * rows;
+        if (t.plane_bytes[p] != 0) case_plane(c, &t, p, param);
     }
     return t;
 }

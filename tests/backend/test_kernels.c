@@ -57,7 +57,8 @@ static bool slot_takes(slot_id slot, encoding_id id)
     if (slot == SLOT_linear_f32) return id == ENCODING_ID_F32;
     if (slot == SLOT_linear_f16) return id == ENCODING_ID_F16;
     if (slot == SLOT_linear_bf16 || slot == SLOT_linear_bf16_h) return id == ENCODING_ID_BF16;
-    return id >= ENCODING_ID_AFFINE;
+    tensor t = {.encoding = encoding_by_id(id)};
+    return kernel_weights_of(&t) == (slot == SLOT_linear_any ? KERNEL_ANY : KERNEL_CODES);
 }
 
 typedef struct linear_slot {
@@ -89,7 +90,8 @@ static linear_case linear_case_new(const linear_slot *of, const case_weight *cw,
         case_input_new(of->isa, of->generic, n_tokens, cols, rounded, slot == SLOT_linear_codes_q);
     c.bias = case_floats_new(rows, 1, 1.0F);
     c.add = case_floats_new((size_t)n_tokens * (rows + 3), 1, 1.0F);
-    c.scratch = case_alloc((size_t)(cols + 63) / 64 * 64 * sizeof(float));
+    size_t n_scratch = slot == SLOT_linear_any ? KERNEL_SCRATCH_ROWS : 1;
+    c.scratch = case_alloc(n_scratch * kernel_scratch_floats(cols) * sizeof(float));
     char label[64];
     encoding_label(&c.w, label, sizeof label);
     snprintf(c.what, sizeof c.what, "%s [%u, %u], %u tokens", label, rows, cols, n_tokens);
@@ -223,7 +225,7 @@ static void linear_alias(const linear_slot *of, const case_weight *cw)
 {
     kernel_linear_fn *fn = of->fn;
     slot_id slot = of->slot;
-    uint32_t cols = case_columns(cw) < 32 ? 45 : 2 * case_columns(cw);
+    uint32_t cols = case_columns(cw) == 1 ? 45 : 2 * case_columns(cw);
     linear_case c = linear_case_new(of, cw, 13, cols, 11);
     size_t n = (size_t)c.n_tokens * (c.rows + 3);
     float *y = case_alloc(n * sizeof(float));
@@ -259,7 +261,7 @@ static void check_kernel_linear_fn(slot_id slot, kernel_linear_fn *fn, kernel_li
         const case_weight *cw = &CASE_WEIGHTS[i];
         if (!slot_takes(slot, cw->id)) continue;
         uint32_t unit = case_columns(cw);
-        bool dense = unit < 32;
+        bool dense = unit == 1;
         for (uint32_t n = 1; n <= (dense ? 69 : unit == 256 ? 3 : 640 / unit); n++) {
             linear_one(&of, cw, 1 + n % 11, n * unit, 1 + n % 5, false);
         }

@@ -12,7 +12,7 @@
 #include "support/fault.h"
 #include "support/files.h"
 
-enum { F32 = 0, Q4_0 = 2, Q5_1 = 7, IQ2_XXS = 16, I32 = 26 };
+enum { F32 = 0, Q4_0 = 2, Q5_1 = 7, Q8_K = 15, I32 = 26 };
 
 static const uint64_t DIMS_2_3[] = {2, 3};
 static const float VALUES[] = {1, -2, 3.5f, 0, 1e-9f, -7};
@@ -65,7 +65,7 @@ static void test_opens(void **state)
         gguf_add_u32(&b, "a.count", 7);
         gguf_add_tensor(&b, "w", F32, DIMS_2_3, 2, VALUES, sizeof VALUES);
         gguf_add_tensor(&b, "blocks", Q4_0, (const uint64_t[]){2, 1, 1, 64}, 4, NULL, 2 * 36);
-        gguf_add_tensor(&b, "strange", IQ2_XXS, (const uint64_t[]){256}, 1, NULL, 66);
+        gguf_add_tensor(&b, "strange", Q8_K, (const uint64_t[]){256}, 1, NULL, 292);
         gguf_add_tensor(&b, "ids", I32, (const uint64_t[]){5}, 1, NULL, 20);
         gguf_add_entry(&b, "shared", F32, (const uint64_t[]){6}, 1, 0);
         const char *path = gguf_write(&b, &folder, "m.gguf");
@@ -91,8 +91,8 @@ static void test_opens(void **state)
         assert_int_equal(t->row_bytes[0], 36);
         t = weights_find(w, "strange");
         assert_null(t->encoding);
-        assert_string_equal(t->raw_type, "iq2_xxs");
-        assert_int_equal(t->plane_bytes[0], 66);
+        assert_string_equal(t->raw_type, "q8_k");
+        assert_int_equal(t->plane_bytes[0], 292);
         assert_string_equal(weights_find(w, "ids")->raw_type, "i32");
 
         uint64_t number;

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "backend/cpu/cpu_kernels.h"
 #include "base/fp.h"
 #include "kv/codecs/codec.h"
 #include "support/test.h"
@@ -66,8 +67,7 @@ static double to_f32(double x)
 
 static bool is_codes(const tensor *t)
 {
-    encoding_id id = t->encoding->id;
-    return id != ENCODING_ID_F32 && id != ENCODING_ID_F16 && id != ENCODING_ID_BF16;
+    return kernel_weights_of(t) == KERNEL_CODES;
 }
 
 /* In blocks of 32 the step is 2^-14 of the power of two of the largest; all but the small ones are

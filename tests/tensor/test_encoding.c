@@ -114,18 +114,40 @@ static tensor bind_param(const vector *v, size_t plane, const encoding *e)
     return t;
 }
 
-static tensor words_tensor(const vector *v)
+/* A plane as numbers that no encoding decodes. */
+static tensor raw_tensor(const vector *v, size_t plane, const char *type, uint16_t bytes)
 {
     weft_error err = {0};
-    tensor t = {.name = "w.weight",
-                .raw_type = "U32",
+    tensor t = {.name = plane == 0 ? "w.weight" : "w.scales",
+                .raw_type = type,
                 .raw_cols = 1,
-                .raw_bytes = 4,
+                .raw_bytes = bytes,
                 .n_dims = 1,
-                .dims = {v->plane_bytes[0] / 4},
-                .planes = {v->planes[0]},
-                .plane_bytes = {v->plane_bytes[0]}};
+                .dims = {v->plane_bytes[plane] / bytes},
+                .planes = {v->planes[plane]},
+                .plane_bytes = {v->plane_bytes[plane]}};
     assert_ok(tensor_bind(&t, &err), &err);
+    return t;
+}
+
+static tensor words_tensor(const vector *v)
+{
+    return raw_tensor(v, 0, "U32", 4);
+}
+
+/* In words and in bytes, which is the same. */
+static tensor bind_planes(const vector *v, const encoding *e)
+{
+    weft_error err = {0};
+    float factor = 0.0F;
+    if (v->planes[2] != NULL) memcpy(&factor, v->planes[2], sizeof factor);
+    tensor scales = raw_tensor(v, 1, "U8", 1);
+    tensor t = words_tensor(v);
+    tensor bytes = raw_tensor(v, 0, "U8", 1);
+    assert_ok(tensor_bind_planes(&t, &scales, e, factor, &err), &err);
+    assert_ok(tensor_bind_planes(&bytes, &scales, e, factor, &err), &err);
+    assert_int_equal(t.n_cols, bytes.n_cols);
+    assert_int_equal(t.group, v->group);
     return t;
 }
 
@@ -135,7 +157,8 @@ static tensor bind_vector(const vector *v)
     size_t count;
     const encoding *const *table = encoding_table(&count);
     for (size_t i = 0; i < count; i++) {
-        if (strcmp(table[i]->name, v->name) == 0) return bind_plain(v, table[i], 1);
+        if (strcmp(table[i]->name, v->name) != 0) continue;
+        return table[i]->plane_bits != 0 ? bind_planes(v, table[i]) : bind_plain(v, table[i], 1);
     }
     assert_true(strncmp(v->name, "affine_", 7) == 0);
     const encoding *type = NULL;
@@ -157,13 +180,13 @@ static void test_vectors(void **state)
     size_t n_bytes, count;
     char *text = read_vectors(&n_bytes);
     const encoding *const *table = encoding_table(&count);
-    uint32_t seen[32] = {0};
+    uint32_t seen[64] = {0};
     const char *at = text;
     vector v;
     while (next_vector(&at, &v)) {
         tensor t = bind_vector(&v);
         assert_int_equal(t.n_cols, v.n_cols);
-        assert_true(t.encoding->id < 32);
+        assert_true(t.encoding->id < 64);
         seen[t.encoding->id]++;
         float out[ROW_COLS + 2];
         out[0] = out[t.n_cols + 1] = 12345.0f;
@@ -173,7 +196,9 @@ static void test_vectors(void **state)
         free_vector(&v);
     }
     for (size_t i = 0; i < count; i++) {
-        if (seen[table[i]->id] == 0) fail_msg("encoding %s has no vector", table[i]->name);
+        bool transposed = table[i] == &ENCODING_GPTQ || table[i] == &ENCODING_AWQ;
+        if (seen[table[i]->id] == 0 && !transposed)
+            fail_msg("encoding %s has no vector", table[i]->name);
     }
     assert_int_equal(seen[ENCODING_ID_AFFINE], 15);
     mem_free(mem_system(), text, n_bytes + 1);
@@ -189,7 +214,7 @@ static void test_rows(void **state)
     vector v;
     while (next_vector(&at, &v)) {
         tensor whole = bind_vector(&v);
-        if (whole.encoding->id != ENCODING_ID_AFFINE) {
+        if (whole.encoding->block_cols != 0) {
             tensor t = bind_plain(&v, whole.encoding, 3);
             float out[ROW_COLS];
             tensor_decode(&t, out);
@@ -254,6 +279,24 @@ static void test_affine_rows(void **state)
     assert_string_equal(label, "affine3g32");
 }
 
+/* Every byte as a code beside every byte as a scale. */
+static void total_planes(const encoding *e)
+{
+    unsigned char codes[64], scale[2];
+    float out[128];
+    tensor t = {.name = "w", .encoding = e, .n_rows = 1, .n_cols = (uint64_t)e->plane_group * 2};
+    t.planes[0] = codes;
+    t.planes[1] = scale;
+    for (uint32_t s = 0; s < 256; s++) {
+        for (uint32_t first = 0; first < 256; first += sizeof codes) {
+            for (uint32_t i = 0; i < sizeof codes; i++) codes[i] = (unsigned char)(first + i);
+            scale[0] = (unsigned char)s;
+            scale[1] = (unsigned char)~s;
+            tensor_decode(&t, out);
+        }
+    }
+}
+
 /* Random bytes are a valid row of every encoding: nothing is read or written outside. */
 static void test_total_decode(void **state)
 {
@@ -263,7 +306,8 @@ static void test_total_decode(void **state)
     uint32_t random = 1;
     for (size_t i = 0; i < count; i++) {
         const encoding *e = table[i];
-        if (e->id == ENCODING_ID_AFFINE) continue;
+        if (e->plane_bits != 0) total_planes(e);
+        if (e->block_cols == 0) continue;
         uint64_t bytes, n_cols = e->block_cols * 2u;
         assert_ok(encoding_row_bytes(e, n_cols, &bytes, NULL), NULL);
         for (int round = 0; round < 200; round++) {
@@ -292,7 +336,7 @@ static void test_table(void **state)
     (void)state;
     size_t count;
     const encoding *const *table = encoding_table(&count);
-    assert_int_equal(count, 11);
+    assert_int_equal(count, 33);
     for (size_t i = 0; i < count; i++) {
         const encoding *e = table[i];
         assert_ptr_equal(encoding_by_id(e->id), e);
@@ -421,6 +465,245 @@ static void test_affine_refusals(void **state)
     }
 }
 
+/* Numbers [4, 5] with the scales of a case, and what scale each number gets. */
+typedef struct scale_case {
+    uint32_t block_rows, block_cols;
+    uint64_t dims[2];
+    const uint8_t which[20];
+    const char *message; /* NULL: they fit */
+} scale_case;
+
+// clang-format off
+static const scale_case SCALE_CASES[] = {
+    {0, 0, {1, 1}, {0}, NULL},
+    {2, 3, {1, 1}, {0}, NULL},
+    {0, 0, {4, 1}, {0,0,0,0,0, 1,1,1,1,1, 2,2,2,2,2, 3,3,3,3,3}, NULL},
+    {0, 0, {1, 4}, {0,0,0,0,0, 1,1,1,1,1, 2,2,2,2,2, 3,3,3,3,3}, NULL},
+    {3, 2, {2, 3}, {0,0,1,1,2, 0,0,1,1,2, 0,0,1,1,2, 3,3,4,4,5}, NULL},
+    {128, 4, {1, 2}, {0,0,0,0,1, 0,0,0,0,1, 0,0,0,0,1, 0,0,0,0,1}, NULL},
+    {0, 0, {2, 3}, {0}, "'s' is [2, 3] for 'w' [4, 5] in blocks of [0, 0]"},
+    {2, 2, {2, 2}, {0}, "'s' is [2, 2] for 'w' [4, 5] in blocks of [2, 2]"},
+    {2, 2, {4, 1}, {0}, "'s' is [4, 1] for 'w' [4, 5] in blocks of [2, 2]"},
+};
+// clang-format on
+
+static void test_scales(void **state)
+{
+    (void)state;
+    static const float SCALES[] = {0.5F, -3.0F, 7.0F, 1.25F, 0.1F, 11.0F};
+    static unsigned char codes[20];
+    for (uint32_t i = 0; i < sizeof codes; i++) codes[i] = (unsigned char)(i * 11 + 3);
+    for (size_t i = 0; i < sizeof SCALE_CASES / sizeof *SCALE_CASES; i++) {
+        const scale_case *c = &SCALE_CASES[i];
+        weft_error err = {0};
+        tensor t = {.name = "w", .encoding = &ENCODING_F8_E4M3, .n_dims = 2, .dims = {4, 5}};
+        tensor s = {.name = "s", .encoding = &ENCODING_F32, .n_dims = 2};
+        memcpy(s.dims, c->dims, sizeof c->dims);
+        t.planes[0] = codes;
+        s.planes[0] = (const unsigned char *)SCALES;
+        assert_ok(tensor_measure(&t, &t.plane_bytes[0], &err), &err);
+        assert_ok(tensor_measure(&s, &s.plane_bytes[0], &err), &err);
+        float expected[20], out[20];
+        tensor_decode(&t, expected);
+        weft_status status = tensor_bind_scales(&t, &s, c->block_rows, c->block_cols, &err);
+        assert_status(c->message == NULL ? WEFT_OK : WEFT_FORMAT, status, &err);
+        if (c->message != NULL) {
+            assert_message(&err, c->message);
+            continue;
+        }
+        for (uint32_t j = 0; j < 20; j++) expected[j] *= SCALES[c->which[j]];
+        tensor_decode(&t, out);
+        assert_floats_identical(out, expected, 20, 5);
+        tensor part = tensor_rows(&t, 1, 3);
+        part = tensor_rows(&part, 1, 2);
+        tensor_decode(&part, out);
+        assert_floats_identical(out, expected + 10, 10, 5);
+    }
+}
+
+/* Codes and scales of what type and shape. */
+typedef struct planes_case {
+    const encoding *e;
+    const char *code_type, *scale_type;
+    uint64_t codes[3], scales[3]; /* 0: one dimension less */
+    weft_status status;
+    const char *message;
+} planes_case;
+
+// clang-format off
+static const planes_case PLANES_CASES[] = {
+    {&ENCODING_MXFP4_PLANES, "U32", "U8", {2, 8}, {2, 2}, WEFT_OK, ""},
+    {&ENCODING_MXFP4_PLANES, "U8", "U8", {2, 32}, {2, 2}, WEFT_OK, ""},
+    {&ENCODING_MXFP4_PLANES, "U8", "F8_E8M0", {2, 2, 16}, {2, 2}, WEFT_OK, ""},
+    {&ENCODING_NVFP4_PLANES, "U8", "F8_E4M3", {2, 32}, {2, 4}, WEFT_OK, ""},
+    {&ENCODING_MXFP8_PLANES, "U32", "U8", {2, 16}, {2, 2}, WEFT_OK, ""},
+    {&ENCODING_MXFP8_PLANES, "F8_E4M3", "U8", {2, 64}, {2, 2}, WEFT_OK, ""},
+    {&ENCODING_MXFP4_PLANES, "I32", "U8", {2, 8}, {2, 2}, WEFT_UNSUPPORTED,
+     "'w' is i32, codes of mxfp4_planes are U8 or U32"},
+    {&ENCODING_MXFP4_PLANES, "F8_E4M3", "U8", {2, 32}, {2, 2}, WEFT_UNSUPPORTED,
+     "'w' is f8_e4m3, codes of mxfp4_planes are U8 or U32"},
+    {&ENCODING_NVFP4_PLANES, "U8", "F8_E8M0", {2, 32}, {2, 4}, WEFT_UNSUPPORTED,
+     "'s' is f8_e8m0, scales of nvfp4_planes are U8 or F8_E4M3"},
+    {&ENCODING_MXFP4_PLANES, "U32", "U8", {2, 8}, {2, 4}, WEFT_FORMAT,
+     "'w' has 2 rows of 32 bytes, 's' 2 of 4 scales: that is not mxfp4_planes"},
+    {&ENCODING_MXFP4_PLANES, "U32", "U8", {2, 8}, {3, 2}, WEFT_FORMAT, "'s' 3 of 2 scales"},
+    {&ENCODING_MXFP4_PLANES, "U8", "U8", {2, 2, 8}, {2, 2}, WEFT_FORMAT, "4 rows of 8 bytes"},
+    {&ENCODING_MXFP4_PLANES, "U8", "U8", {2, 4, 16}, {4, 2, 1}, WEFT_FORMAT, "that is not"},
+};
+// clang-format on
+
+static tensor raw_case(const char *name, const char *type, const uint64_t dims[3])
+{
+    static unsigned char data[4096];
+    weft_error err = {0};
+    tensor t = {.name = name, .raw_type = type, .raw_cols = 1, .planes = {data}};
+    t.raw_bytes = strcmp(type, "U32") == 0 || strcmp(type, "I32") == 0 ? 4 : 1;
+    t.n_dims = dims[2] == 0 ? 2 : 3;
+    memcpy(t.dims, dims, 3 * sizeof *dims);
+    assert_ok(tensor_measure(&t, &t.plane_bytes[0], &err), &err);
+    return t;
+}
+
+static void test_planes_refusals(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof PLANES_CASES / sizeof *PLANES_CASES; i++) {
+        const planes_case *c = &PLANES_CASES[i];
+        weft_error err = {0};
+        tensor t = raw_case("w", c->code_type, c->codes);
+        tensor s = raw_case("s", c->scale_type, c->scales);
+        tensor before;
+        memcpy(&before, &t, sizeof before);
+        weft_status status = tensor_bind_planes(&t, &s, c->e, 0.0F, &err);
+        assert_status(c->status, status, &err);
+        if (status == WEFT_OK) {
+            assert_int_equal(t.n_dims, 2);
+            assert_int_equal(t.dims[0], 2);
+            assert_int_equal(t.n_rows, 2);
+            assert_int_equal(t.n_cols, 64);
+            assert_int_equal(t.row_bytes[0], c->e->plane_bits * 8);
+            continue;
+        }
+        assert_message(&err, c->message);
+        assert_memory_equal(&before, &t, sizeof before);
+    }
+}
+
+/* Codes and zeros of 64 columns in two groups and 16 rows, packed as AutoGPTQ and AutoAWQ do. */
+enum { T_COLS = 64, T_ROWS = 16, T_GROUP = 32 };
+
+typedef struct transposed {
+    uint32_t codes[T_COLS][T_ROWS], zeros[T_COLS / T_GROUP][T_ROWS];
+    float scales[T_COLS / T_GROUP][T_ROWS];
+    uint32_t packed_codes[T_COLS * T_ROWS], packed_zeros[T_COLS * T_ROWS];
+    tensor t, s, z;
+} transposed;
+
+static tensor matrix_tensor(const char *name, const char *raw, const void *data, uint64_t rows,
+                            uint64_t cols)
+{
+    weft_error err = {0};
+    tensor t = {.name = name, .n_dims = 2, .dims = {rows, cols}, .planes = {data}};
+    if (raw == NULL) t.encoding = &ENCODING_F32;
+    t.raw_type = raw;
+    t.raw_cols = 1;
+    t.raw_bytes = 4;
+    assert_ok(tensor_measure(&t, &t.plane_bytes[0], &err), &err);
+    return t;
+}
+
+static void make_transposed(transposed *m, const encoding *e, uint32_t bits)
+{
+    static const uint32_t AWQ_ORDER[8] = {0, 2, 4, 6, 1, 3, 5, 7};
+    uint32_t per = 32 / bits;
+    memset(m, 0, sizeof *m);
+    for (uint32_t k = 0; k < T_COLS; k++) {
+        uint32_t g = k / T_GROUP;
+        for (uint32_t o = 0; o < T_ROWS; o++) {
+            m->codes[k][o] = (k * 7 + o * 13 + k * o) % (1u << bits);
+            m->zeros[g][o] = (g * 5 + o * 3) % (1u << bits);
+            m->scales[g][o] = 0.25f * (float)(o + 1) - (float)g;
+        }
+    }
+    bool gptq = e == &ENCODING_GPTQ;
+    for (uint32_t k = 0; k < T_COLS; k++) {
+        for (uint32_t o = 0; o < T_ROWS; o++) {
+            uint32_t wide = o / per * per + AWQ_ORDER[o % per % 8];
+            if (gptq) {
+                m->packed_codes[k / per * T_ROWS + o] |= m->codes[k][o] << k % per * bits;
+            } else {
+                m->packed_codes[(k * T_ROWS + o) / per] |= m->codes[k][wide] << o % per * bits;
+            }
+            if (k >= T_COLS / T_GROUP) continue;
+            m->packed_zeros[(k * T_ROWS + o) / per] |= m->zeros[k][gptq ? o : wide]
+                                                       << o % per * bits;
+        }
+    }
+    uint64_t rows = gptq ? T_COLS / per : T_COLS;
+    m->t = matrix_tensor("w", "I32", m->packed_codes, rows, gptq ? T_ROWS : T_ROWS / per);
+    m->s = matrix_tensor("s", NULL, m->scales, T_COLS / T_GROUP, T_ROWS);
+    m->z = matrix_tensor("z", "I32", m->packed_zeros, T_COLS / T_GROUP, T_ROWS / per);
+}
+
+static void test_transposed(void **state)
+{
+    (void)state;
+    static const uint32_t BITS[] = {4, 8, 2, 4};
+    for (size_t i = 0; i < 4; i++) {
+        const encoding *e = i == 3 ? &ENCODING_AWQ : &ENCODING_GPTQ;
+        weft_error err = {0};
+        transposed m;
+        make_transposed(&m, e, BITS[i]);
+        assert_ok(tensor_bind_transposed(&m.t, &m.s, &m.z, e, BITS[i], &err), &err);
+        assert_int_equal(m.t.n_rows, T_ROWS);
+        assert_int_equal(m.t.n_cols, T_COLS);
+        assert_int_equal(m.t.group, T_GROUP);
+        float expected[T_ROWS * T_COLS], out[T_ROWS * T_COLS];
+        for (uint32_t j = 0; j < T_ROWS * T_COLS; j++) {
+            uint32_t o = j / T_COLS, k = j % T_COLS, g = k / T_GROUP;
+            int32_t zero = (int32_t)m.zeros[g][o] + (e == &ENCODING_GPTQ);
+            expected[j] = (float)((int32_t)m.codes[k][o] - zero) * m.scales[g][o];
+        }
+        tensor_decode(&m.t, out);
+        assert_floats_identical(out, expected, T_ROWS * T_COLS, T_COLS);
+        tensor part = tensor_rows(&m.t, 5, 9);
+        tensor_decode(&part, out);
+        assert_floats_identical(out, expected + 5 * T_COLS, 9 * T_COLS, T_COLS);
+        char label[32];
+        encoding_label(&m.t, label, sizeof label);
+        assert_string_equal(label, i == 3 ? "awq4g32" : i == 0 ? "gptq4g32" : label);
+    }
+}
+
+static void test_transposed_refusals(void **state)
+{
+    (void)state;
+    transposed m;
+    weft_error err = {0};
+    make_transposed(&m, &ENCODING_GPTQ, 4);
+    tensor t = m.t;
+    assert_status(WEFT_UNSUPPORTED, tensor_bind_transposed(&t, &m.s, &m.z, &ENCODING_GPTQ, 3, &err),
+                  &err);
+    assert_message(&err, "'w' has codes of 3 bits");
+    err = (weft_error){0};
+    assert_status(WEFT_FORMAT, tensor_bind_transposed(&t, &m.s, &m.z, &ENCODING_GPTQ, 8, &err),
+                  &err);
+    assert_message(&err, "'w' [8, 16], scales [2, 16] and zeros [2, 2] are not gptq of 8 bits");
+    err = (weft_error){0};
+    assert_status(WEFT_FORMAT, tensor_bind_transposed(&t, &m.s, &m.z, &ENCODING_AWQ, 4, &err),
+                  &err);
+    assert_message(&err, "are not awq of 4 bits");
+    err = (weft_error){0};
+    assert_status(WEFT_UNSUPPORTED, tensor_bind_transposed(&t, &m.z, &m.z, &ENCODING_GPTQ, 4, &err),
+                  &err);
+    assert_message(&err, "'z' is i32, expected f32, f16 or bf16");
+    err = (weft_error){0};
+    assert_status(WEFT_UNSUPPORTED, tensor_bind_transposed(&t, &m.s, &m.s, &ENCODING_GPTQ, 4, &err),
+                  &err);
+    assert_message(&err, "'s' is f32 in 2 dimensions, gptq is I32 in 2");
+    assert_memory_equal(&t, &m.t, sizeof t);
+}
+
 static void test_label(void **state)
 {
     (void)state;
@@ -438,10 +721,18 @@ static void test_label(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_vectors),         cmocka_unit_test(test_rows),
-        cmocka_unit_test(test_affine_rows),     cmocka_unit_test(test_total_decode),
-        cmocka_unit_test(test_table),           cmocka_unit_test(test_bind_refusals),
-        cmocka_unit_test(test_affine_refusals), cmocka_unit_test(test_label),
+        cmocka_unit_test(test_vectors),
+        cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_affine_rows),
+        cmocka_unit_test(test_total_decode),
+        cmocka_unit_test(test_table),
+        cmocka_unit_test(test_bind_refusals),
+        cmocka_unit_test(test_affine_refusals),
+        cmocka_unit_test(test_scales),
+        cmocka_unit_test(test_planes_refusals),
+        cmocka_unit_test(test_transposed),
+        cmocka_unit_test(test_transposed_refusals),
+        cmocka_unit_test(test_label),
     };
     return TEST_RUN("tensor/encoding", tests);
 }

@@ -17,6 +17,7 @@ void cpu_fill_avx2(cpu_kernels *k)
     k->linear_bf16_h = linear_bf16;
     k->linear_codes = linear_codes;
     k->linear_codes_q = linear_codes_q;
+    k->linear_any = linear_any;
     k->prepare_bf16 = prepare_bf16;
     k->prepare_i16 = prepare_i16;
     k->code_blocks = GROUP;

@@ -64,7 +64,7 @@ typedef struct cpu_input {
 
 /* What one thread needs for itself. */
 typedef struct cpu_scratch {
-    float *row;   /* [widest], a decoded weight row */
+    float *row;   /* decoded weight rows */
     float *q;     /* [ATTEND_QUERIES, k_dim] */
     float *rows;  /* [KERNEL_ROWS, k_dim or v_dim], packed keys or values decoded */
     float *s;     /* [ATTEND_QUERIES, KV_SPLIT] */

@@ -21,7 +21,7 @@
 
 #include "base/err.h"
 #include "kv/codecs/codec.h"
-#include "tensor/tensor.h"
+#include "tensor/encoding.h"
 
 enum { KERNEL_BLOCK = 32, KERNEL_SPLIT = 256, KERNEL_ROWS = 16, KERNEL_READS = 3 };
 
@@ -98,8 +98,43 @@ typedef struct kernel_linear {
     const float *add;  /* [n_tokens, stride] or NULL; may be y */
     float *y;          /* [n_tokens, stride] */
     size_t stride;
-    float *scratch; /* [cols rounded up to 64], this thread's */
+    float
+        *scratch; /* this thread's, kernel_scratch_floats; linear_any: KERNEL_SCRATCH_ROWS times */
 } kernel_linear;
+
+/* Rows that linear_any decodes at a time. */
+enum { KERNEL_SCRATCH_ROWS = 4 };
+
+/* Of a decoded row. */
+static inline size_t kernel_scratch_floats(uint64_t cols)
+{
+    return (size_t)(cols + 63) / 64 * 64;
+}
+
+/* How a linear layer computes with weights of an encoding: as plain numbers, as integer codes, or
+ * by decoding whole rows. */
+typedef enum kernel_weights { KERNEL_PLAIN, KERNEL_CODES, KERNEL_ANY } kernel_weights;
+
+static inline kernel_weights kernel_weights_of(const tensor *w)
+{
+    switch (w->encoding->id) {
+    case ENCODING_ID_F32:
+    case ENCODING_ID_F16:
+    case ENCODING_ID_BF16:
+        return KERNEL_PLAIN;
+    case ENCODING_ID_AFFINE:
+    case ENCODING_ID_Q4_0:
+    case ENCODING_ID_Q4_1:
+    case ENCODING_ID_Q5_0:
+    case ENCODING_ID_Q8_0:
+    case ENCODING_ID_Q4_K:
+    case ENCODING_ID_Q5_K:
+    case ENCODING_ID_Q6_K:
+        return KERNEL_CODES;
+    default:
+        return KERNEL_ANY;
+    }
+}
 
 typedef void kernel_linear_fn(const kernel_linear *a);
 
@@ -109,6 +144,32 @@ static inline void kernel_put(const kernel_linear *a, uint32_t token, uint32_t r
     size_t to = (size_t)token * a->stride + row;
     if (a->bias != NULL) sum += a->bias[row];
     a->y[to] = a->add == NULL ? sum : a->add[to] + sum;
+}
+
+/* linear_any by linear_f32: a few rows at a time are decoded and then multiplied as f32, so that
+ * the order of additions is that of linear_f32. */
+static inline void kernel_linear_decoded(const kernel_linear *a, kernel_linear_fn *linear_f32)
+{
+    const tensor *w = a->w;
+    size_t stride = kernel_scratch_floats(w->n_cols);
+    tensor rows = {.encoding = &ENCODING_F32, .n_cols = w->n_cols};
+    rows.planes[0] = (const unsigned char *)a->scratch;
+    rows.row_bytes[0] = stride * sizeof(float);
+    for (uint32_t row = a->first; row < a->end; row += KERNEL_SCRATCH_ROWS) {
+        uint32_t left = a->end - row;
+        uint32_t n = left < KERNEL_SCRATCH_ROWS ? left : KERNEL_SCRATCH_ROWS;
+        for (uint32_t r = 0; r < n; r++)
+            w->encoding->decode_row(w, row + r, a->scratch + r * stride);
+        rows.n_rows = n;
+        kernel_linear part = *a;
+        part.w = &rows;
+        part.first = 0;
+        part.end = n;
+        if (a->bias != NULL) part.bias = a->bias + row;
+        if (a->add != NULL) part.add = a->add + row;
+        part.y = a->y + row;
+        linear_f32(&part);
+    }
 }
 
 /* x [n] -> f and h [n], both rounded to bf16 (nearest even). */
@@ -188,8 +249,9 @@ typedef uint64_t kernel_read_fn(const void *block, size_t n_bytes, uint32_t loop
     X(linear_f16, kernel_linear_fn, 64)     /* w f16, x.f */                                       \
     X(linear_bf16, kernel_linear_fn, 64)    /* w bf16, x.f */                                      \
     X(linear_bf16_h, kernel_linear_fn, 64)  /* w bf16, x.f and x.h equal */                        \
-    X(linear_codes, kernel_linear_fn, 64)   /* w affine or GGUF blocks, x.f */                     \
-    X(linear_codes_q, kernel_linear_fn, 64) /* w affine or GGUF blocks, x.codes */                 \
+    X(linear_codes, kernel_linear_fn, 64)   /* w KERNEL_CODES, x.f */                              \
+    X(linear_codes_q, kernel_linear_fn, 64) /* w KERNEL_CODES, x.codes */                          \
+    X(linear_any, kernel_linear_fn, 64)     /* w KERNEL_ANY, x.f */                                \
     X(prepare_bf16, kernel_prepare_bf16_fn, 0)                                                     \
     X(prepare_i16, kernel_prepare_i16_fn, 0)                                                       \
     X(rms_norm, kernel_rms_norm_fn, 64)                                                            \

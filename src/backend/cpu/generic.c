@@ -267,6 +267,7 @@ void cpu_fill_generic(cpu_kernels *k)
     k->linear_bf16_h = linear_float;
     k->linear_codes = linear_float;
     k->linear_codes_q = linear_codes_q;
+    k->linear_any = linear_float;
     k->prepare_bf16 = prepare_bf16;
     k->prepare_i16 = prepare_i16;
     k->code_blocks = 1;

@@ -51,13 +51,13 @@ static const tensor *weight_of(const graph *g, graph_id linear)
 
 static bool is_codes(const tensor *t)
 {
-    encoding_id id = t->encoding->id;
-    return id != ENCODING_ID_F32 && id != ENCODING_ID_F16 && id != ENCODING_ID_BF16;
+    return kernel_weights_of(t) == KERNEL_CODES;
 }
 
 static kernel_linear_fn *linear_fn(const backend *b, const tensor *t)
 {
     bool bf16 = b->act == WEFT_ACT_BF16;
+    if (kernel_weights_of(t) == KERNEL_ANY) return b->kernels.linear_any;
     if (is_codes(t)) return bf16 ? b->kernels.linear_codes_q : b->kernels.linear_codes;
     if (t->encoding->id == ENCODING_ID_F32) return b->kernels.linear_f32;
     if (t->encoding->id == ENCODING_ID_F16) return b->kernels.linear_f16;
@@ -232,7 +232,8 @@ static bool decode_constants(backend_plan *p, const graph *g)
 
 typedef struct sizes {
     size_t input; /* floats of the largest linear input */
-    uint32_t widest, k_dim, v_dim;
+    size_t row;   /* floats of the decoded rows that the hungriest linear works with */
+    uint32_t k_dim, v_dim;
     size_t ropes;
 } sizes;
 
@@ -242,11 +243,14 @@ static sizes measure(const backend_plan *p)
     sizes s = {0};
     for (graph_id id = 1; id < g->n_values; id++) {
         const graph_value *v = &g->values[id];
-        if (v->cols > s.widest) s.widest = v->cols;
         if (v->op == GRAPH_LINEAR) {
             size_t rows = v->rows == GRAPH_TOKENS ? p->limits.n_tokens : p->limits.n_outputs;
             size_t size = rows * g->values[v->in[0]].cols;
             if (size > s.input) s.input = size;
+            const tensor *w = weight_of(g, id);
+            size_t row = kernel_scratch_floats(w->n_cols);
+            if (kernel_weights_of(w) == KERNEL_ANY) row *= KERNEL_SCRATCH_ROWS;
+            if (row > s.row) s.row = row;
         } else if (v->op == GRAPH_KV_APPEND) {
             uint32_t k_dim = g->values[v->in[0]].cols / v->i[1];
             uint32_t v_dim = v->cols / v->i[1];
@@ -285,7 +289,7 @@ static bool take_buffers(backend *b, backend_plan *p, sizes s)
     uint32_t head_dim = s.k_dim > s.v_dim ? s.k_dim : s.v_dim;
     for (uint32_t i = 0; i < b->n_threads && ok; i++) {
         cpu_scratch *c = &p->scratch[i];
-        c->row = take(p, size_align(s.widest, CACHE_LINE), sizeof(float));
+        c->row = take(p, s.row, sizeof(float));
         c->q = take(p, (size_t)ATTEND_QUERIES * s.k_dim, sizeof(float));
         c->rows = take(p, (size_t)KERNEL_ROWS * head_dim, sizeof(float));
         c->s = take(p, (size_t)ATTEND_QUERIES * KV_SPLIT, sizeof(float));

@@ -174,4 +174,9 @@ static void linear_codes(const kernel_linear *a)
     dense_linear(DENSE_CODES, a);
 }
 
+static void linear_any(const kernel_linear *a)
+{
+    kernel_linear_decoded(a, linear_f32);
+}
+
 #endif

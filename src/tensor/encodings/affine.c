@@ -5,13 +5,6 @@
  * whole bytes. */
 #include "tensor/encodings/load.h"
 
-static float load_param(const unsigned char *row, uint64_t group_i, uint8_t type)
-{
-    if (type == ENCODING_ID_F32) return load_f32(row + group_i * 4);
-    if (type == ENCODING_ID_F16) return load_f16(row + group_i * 2);
-    return load_bf16(row + group_i * 2);
-}
-
 static void decode_row(const tensor *t, uint64_t row, float *dst)
 {
     const unsigned char *codes = load_row(t, 0, row);
@@ -20,8 +13,8 @@ static void decode_row(const tensor *t, uint64_t row, float *dst)
     uint32_t bits = t->bits;
     uint32_t mask = (1u << bits) - 1;
     for (uint64_t first = 0; first < t->n_cols; first += t->group, dst += t->group) {
-        float scale = load_param(scales, first / t->group, t->param_type);
-        float bias = load_param(biases, first / t->group, t->param_type);
+        float scale = load_number(scales, first / t->group, t->param_type);
+        float bias = load_number(biases, first / t->group, t->param_type);
         /* window holds the next n_bits bits of the stream, the lowest first. */
         uint32_t window = 0, n_bits = 0;
         for (uint32_t i = 0; i < t->group; i++) {

@@ -43,4 +43,18 @@ static inline float load_f32(const unsigned char *from)
     return fp_from_bits(load_u32(from));
 }
 
+/* Number i of an array of type, an encoding_id: f32, f16 or bf16. */
+static inline float load_number(const unsigned char *array, uint64_t i, uint8_t type)
+{
+    if (type == ENCODING_ID_F32) return load_f32(array + i * 4);
+    if (type == ENCODING_ID_F16) return load_f16(array + i * 2);
+    return load_bf16(array + i * 2);
+}
+
+/* What multiplies the whole tensor. */
+static inline float load_factor(const tensor *t)
+{
+    return t->factor == 0.0F ? 1.0F : t->factor;
+}
+
 #endif

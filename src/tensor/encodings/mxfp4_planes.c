@@ -1,0 +1,27 @@
+/* mxfp4_planes.c - MXFP4 as MLX and Hugging Face checkpoints store it: 32 columns share a power of
+ * two; the value is that times e2m1.
+ * Planes: codes, two a byte, the even column in the low half; a byte a group, the exponent. */
+#include "tensor/encodings/load.h"
+#include "tensor/encodings/small_floats.h"
+
+enum { BITS = 4, GROUP = 32 };
+
+static void decode_row(const tensor *t, uint64_t row, float *dst)
+{
+    const unsigned char *codes = load_row(t, 0, row);
+    const unsigned char *scales = load_row(t, 1, row);
+    for (uint64_t col = 0; col < t->n_cols; col += 2, codes++) {
+        float scale = e8m0_value(scales[col / GROUP]);
+        dst[col] = e2m1_value(*codes & 15u) * scale;
+        dst[col + 1] = e2m1_value((uint32_t)*codes >> 4) * scale;
+    }
+}
+
+const encoding ENCODING_MXFP4_PLANES = {
+    .name = "mxfp4_planes",
+    .id = ENCODING_ID_MXFP4_PLANES,
+    .gguf_type = GGUF_TYPE_NONE,
+    .plane_bits = BITS,
+    .plane_group = GROUP,
+    .decode_row = decode_row,
+};

@@ -1,0 +1,28 @@
+/* nvfp4_planes.c - NVFP4 as MLX and Hugging Face checkpoints store it: 16 columns share a scale in
+ * e4m3; the value is e2m1 times (scale * the tensor's factor), each product rounded.
+ * Planes: codes, two a byte, the even column in the low half; a byte a group, the scale. */
+#include "tensor/encodings/load.h"
+#include "tensor/encodings/small_floats.h"
+
+enum { BITS = 4, GROUP = 16 };
+
+static void decode_row(const tensor *t, uint64_t row, float *dst)
+{
+    const unsigned char *codes = load_row(t, 0, row);
+    const unsigned char *scales = load_row(t, 1, row);
+    float factor = load_factor(t);
+    for (uint64_t col = 0; col < t->n_cols; col += 2, codes++) {
+        float scale = e4m3_value(scales[col / GROUP]) * factor;
+        dst[col] = e2m1_value(*codes & 15u) * scale;
+        dst[col + 1] = e2m1_value((uint32_t)*codes >> 4) * scale;
+    }
+}
+
+const encoding ENCODING_NVFP4_PLANES = {
+    .name = "nvfp4_planes",
+    .id = ENCODING_ID_NVFP4_PLANES,
+    .gguf_type = GGUF_TYPE_NONE,
+    .plane_bits = BITS,
+    .plane_group = GROUP,
+    .decode_row = decode_row,
+};

@@ -1,0 +1,36 @@
+/* small_floats.h - numbers of 4 and 8 bits, as the OCP formats have them.
+ *
+ * e2m1: a sign and one of 0, 0.5, 1, 1.5, 2, 3, 4, 6. e4m3: sign, exponent with bias 7, three bits
+ * of mantissa, no infinity, NaN where all bits but the sign are set. e8m0: a power of two. */
+#ifndef TENSOR_ENCODINGS_SMALL_FLOATS_H
+#define TENSOR_ENCODINGS_SMALL_FLOATS_H
+
+#include "base/fp.h"
+
+/* Twice the values of e2m1, which are whole. */
+static const int8_t E2M1_DOUBLED[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+
+/* Minus 0 is a number of its own. */
+static inline float e2m1_value(uint32_t code)
+{
+    uint32_t sign = (code & 8u) << 28;
+    return fp_from_bits(fp_to_bits(0.5F * (float)E2M1_DOUBLED[code & 7u]) | sign);
+}
+
+static inline float e4m3_value(uint32_t code)
+{
+    uint32_t sign = (code & 0x80u) << 24;
+    uint32_t magnitude = code & 0x7fu;
+    if (magnitude == 0x7f) return fp_from_bits(sign | 0x7fc00000u);
+    float value =
+        magnitude < 8 ? (float)magnitude * 0x1p-9F : fp_from_bits((magnitude << 20) + (120u << 23));
+    return fp_from_bits(fp_to_bits(value) | sign);
+}
+
+/* 2^(code - 127); of 255 infinity, as MLX has it. */
+static inline float e8m0_value(uint32_t code)
+{
+    return code == 0 ? 0x1p-127F : fp_from_bits(code << 23);
+}
+
+#endif
