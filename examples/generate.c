@@ -1,7 +1,7 @@
 /* generate.c - the smallest whole use of weft.h: one question, its answer as it comes.
  *
  *     cc generate.c $(pkg-config --cflags --libs weft) -o generate
- *     ./generate MODEL "Tell me a story." [TOKENS]
+ *     ./generate MODEL "Once upon a time" [TOKENS]
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -134,9 +134,24 @@ weft_status session_tokenize(const session *s, str text, uint32_t flags, id_list
 {
     list->n = 0;
     weft_status status = reserve(list, text.len + 8, err);
-    if (status != WEFT_OK) return status;
-    return weft_tokenize(s->model, text.ptr, text.len, flags, list->ids, list->capacity, &list->n,
-                         err);
+    /* A normalizer may lengthen the text: the first call then says how much room is needed. */
+    for (uint32_t attempt = 0; status == WEFT_OK; attempt++) {
+        status = weft_tokenize(s->model, text.ptr, text.len, flags, list->ids, list->capacity,
+                               &list->n, err);
+        bool grows = status == WEFT_LIMIT && list->n > list->capacity && attempt == 0;
+        if (!grows) return status;
+        err_clear(err);
+        status = reserve(list, list->n, err);
+    }
+    return status;
+}
+
+weft_status session_check_tokenizer(const session *s, weft_error *err)
+{
+    id_list ids = {0};
+    weft_status status = session_tokenize(s, (str){"", 0}, 0, &ids, err);
+    id_list_deinit(&ids);
+    return status;
 }
 
 /* A template may add any amount of text, so the first call says how much room is needed. */

@@ -60,6 +60,9 @@ weft_status id_list_add(id_list *list, int32_t id, weft_error *err);
 weft_status session_tokenize(const session *s, str text, uint32_t flags, id_list *list,
                              weft_error *err);
 
+/* Why the model cannot be used with text, if so. */
+weft_status session_check_tokenizer(const session *s, weft_error *err);
+
 /* Replaces the list by the ids of a rendered conversation. flags: WEFT_CHAT_*; tools may be
  * NULL. */
 weft_status session_chat(const session *s, const char *messages, const char *tools, uint32_t flags,

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/mem.h"
 #include "base/str.h"
@@ -54,6 +55,28 @@ static bool write_rows(FILE *stream, const strbuf *header, const tensors_file_ro
         ok = fwrite(rows[i].data, 1, n, stream) == n;
     }
     return ok;
+}
+
+static bool same_file(const char *a, const char *b)
+{
+    struct stat of_a;
+    struct stat of_b;
+    if (stat(a, &of_a) != 0 || stat(b, &of_b) != 0) return false;
+    return of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino;
+}
+
+weft_status tensors_file_check(const char *path, const char *model_path, weft_error *err)
+{
+    char folder[4096] = ".";
+    const char *slash = strrchr(path, '/');
+    size_t n = slash == NULL ? 0 : (size_t)(slash - path) + 1;
+    if (n >= sizeof folder) return err_set(err, WEFT_ARGUMENT, "'%s': the name is too long", path);
+    if (n > 0) {
+        memcpy(folder, path, n);
+        folder[n] = '\0';
+    }
+    if (!same_file(path, model_path) && !same_file(folder, model_path)) return WEFT_OK;
+    return err_set(err, WEFT_ARGUMENT, "'%s' belongs to the model, write to another place", path);
 }
 
 weft_status tensors_file_write(const char *path, const tensors_file_row *rows, uint32_t n_rows,

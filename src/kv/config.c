@@ -94,8 +94,8 @@ static weft_status parse_start(const char *piece, size_t n, kv_spec *spec, weft_
         if (value > UINT32_MAX) digits = false;
     }
     if (!digits) {
-        return err_set(err, WEFT_ARGUMENT, "kv spec: '%.*s', expected start= and a number",
-                       (int)(n < 64 ? n : 64), piece);
+        return err_set(err, WEFT_ARGUMENT, "kv spec: '%.*s', expected start= and a number up to %u",
+                       (int)(n < 64 ? n : 64), piece, UINT32_MAX);
     }
     if (spec->start != 0) return err_set(err, WEFT_ARGUMENT, "kv spec names start twice");
     spec->start = (uint32_t)value;

@@ -204,6 +204,37 @@ class Failures(Case):
         (path / "config.json").write_text(json.dumps(config))
         self.assertIn("nonesuch", self.sentence(1, "run", path, "-p", "x").lower())
 
+    def test_output_is_not_the_model(self):
+        target = self.copy_model()
+        before = (target / "model.safetensors").read_bytes()
+        for out in ("model.safetensors", "config.json", "new.safetensors"):
+            message = self.sentence(2, "logits", target, "--ids", "1,2", "--out", target / out)
+            self.assertIn("belongs to the model", message)
+        self.assertEqual((target / "model.safetensors").read_bytes(), before)
+        self.fine("logits", target, "--ids", "1,2", "--out", self.folder / "out.safetensors")
+
+    def test_normalizer_that_lengthens(self):
+        target = self.copy_model()
+        path = target / "tokenizer.json"
+        tokenizer = json.loads(path.read_text())
+        tokenizer["normalizer"] = {"type": "NFKC"}
+        path.write_text(json.dumps(tokenizer))
+        one = json.loads(self.fine("tokenize", target, "-p", "\ufdfa"))
+        many = json.loads(self.fine("tokenize", target, "-p", "\ufdfa" * 40))
+        self.assertGreater(len(one), 11)
+        self.assertGreater(len(many), 400)
+
+    def test_broken_tokenizer_is_one_sentence(self):
+        target = self.copy_model()
+        (target / "tokenizer_config.json").write_text("")
+        message = self.sentence(1, "run", target, "-p", "x")
+        self.assertEqual(message.count("weft: "), 1, message)
+        lines = self.folder / "lines"
+        lines.write_text('"a"\n')
+        message = self.sentence(1, "tokenize", target, "--jsonl", lines)
+        self.assertNotIn("line 1: token", message)
+        self.assertNotIn(str(lines), message)
+
     def test_missing_tokenizer(self):
         path = self.copy_model()
         (path / "tokenizer.json").unlink()

@@ -153,6 +153,7 @@ static int run(const void *values, const char *path)
     logits x = {.v = values};
     weft_error err = {WEFT_OK, ""};
     weft_status status = check_usage(x.v, &x.prompt, &err);
+    if (status == WEFT_OK) status = tensors_file_check(x.v->out, path, &err);
     bool usage = status != WEFT_OK;
     if (status == WEFT_OK) status = session_open_model(&x.s, path, &err);
     if (status == WEFT_OK && x.v->prompt != NULL)

@@ -179,6 +179,8 @@ static weft_status choose_raw(session *s, const run_values *v, chat_options *o, 
     if (v->raw || s->info.has_template) return WEFT_OK;
     weft_error why = {WEFT_OK, ""};
     id_list ids = {0};
+    weft_status status = session_check_tokenizer(s, err);
+    if (status != WEFT_OK) return status;
     session_chat(s, "[]", NULL, 0, &ids, &why);
     id_list_deinit(&ids);
     if (v->system != NULL) return err_set(err, WEFT_UNSUPPORTED, "--system: %s", why.message);

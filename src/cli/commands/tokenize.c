@@ -149,6 +149,8 @@ static weft_status take_lines(tokenize *t, FILE *stream, const char *name, weft_
 static weft_status take_jsonl(tokenize *t, weft_error *err)
 {
     const char *path = t->v->jsonl;
+    weft_status status = session_check_tokenizer(&t->s, err);
+    if (status != WEFT_OK) return status;
     if (strcmp(path, "-") == 0) return take_lines(t, stdin, "stdin", err);
     FILE *stream = fopen(path, "rb");
     if (stream == NULL) {
@@ -156,7 +158,7 @@ static weft_status take_jsonl(tokenize *t, weft_error *err)
         if (strerror_r(errno, reason, sizeof reason) != 0) reason[0] = '\0';
         return err_set(err, WEFT_IO, "cannot open '%s': %s", path, reason);
     }
-    weft_status status = take_lines(t, stream, path, err);
+    status = take_lines(t, stream, path, err);
     fclose(stream);
     return status;
 }
