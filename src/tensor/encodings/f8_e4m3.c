@@ -8,7 +8,7 @@ static void decode_row(const tensor *t, uint64_t row, float *dst)
 {
     const unsigned char *codes = load_row(t, 0, row);
     for (uint64_t col = 0; col < t->n_cols; col++) dst[col] = e4m3_value(codes[col]);
-    if (t->planes[1] == NULL) return;
+    if (t->planes[1] == NULL || t->n_cols == 0) return;
     uint64_t group = t->group == 0 ? t->n_cols : t->group;
     uint64_t n_groups = (t->n_cols + group - 1) / group;
     uint64_t scale_row = t->scale_rows == 0 ? 0 : (t->first_row + row) / t->scale_rows;
