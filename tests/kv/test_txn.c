@@ -737,16 +737,19 @@ static void walk_end(walk *k)
     }
 }
 
-/* Bytes of the pages that the sequences before this one do not hold. */
-static uint64_t new_bytes(const walk *k, uint32_t i)
+/* Bytes of the pages that the sequences before this one do not hold; held: of all its pages. */
+static uint64_t new_bytes(const walk *k, uint32_t i, uint64_t *held)
 {
     const kv_config *c = &k->w.config;
     uint64_t bytes = 0;
+    *held = 0;
     kv_view views[MOST_LAYERS];
     kv_seq_views(k->pairs[i].seq, views, 1);
     for (uint32_t l = 0; l < c->n_layers; l++) {
         for (uint32_t s = 0; s < views[l].n_slots; s++) {
-            bool seen = views[l].pages[s] == NULL;
+            if (views[l].pages[s] == NULL) continue;
+            *held += views[l].geometry->page_bytes;
+            bool seen = false;
             for (uint32_t j = 0; j < i && !seen; j++) {
                 const kv_seq *other = k->pairs[j].seq;
                 if (other == NULL) continue;
@@ -765,7 +768,9 @@ static void walk_check_pool(const walk *k)
     uint64_t reserved = 0;
     for (uint32_t i = 0; i < N_SEQS; i++) {
         if (k->pairs[i].seq == NULL) continue;
-        bytes += new_bytes(k, i);
+        uint64_t held;
+        bytes += new_bytes(k, i, &held);
+        assert_int_equal(held, oracle_bytes(k->pairs[i].oracle, &k->w.config));
         reserved += need_bytes(k, k->pairs[i].seq->limit, k->pairs[i].converted);
     }
     assert_int_equal(kv_pool_bytes_taken(k->w.pool), bytes);
