@@ -129,21 +129,24 @@ weft_status id_list_add(id_list *list, int32_t id, weft_error *err)
     return WEFT_OK;
 }
 
+static weft_status tokenize_into(const session *s, str text, uint32_t flags, size_t capacity,
+                                 id_list *list, weft_error *err)
+{
+    weft_status status = reserve(list, capacity, err);
+    if (status != WEFT_OK) return status;
+    return weft_tokenize(s->model, text.ptr, text.len, flags, list->ids, list->capacity, &list->n,
+                         err);
+}
+
 weft_status session_tokenize(const session *s, str text, uint32_t flags, id_list *list,
                              weft_error *err)
 {
     list->n = 0;
-    weft_status status = reserve(list, text.len + 8, err);
-    /* A normalizer may lengthen the text: the first call then says how much room is needed. */
-    for (uint32_t attempt = 0; status == WEFT_OK; attempt++) {
-        status = weft_tokenize(s->model, text.ptr, text.len, flags, list->ids, list->capacity,
-                               &list->n, err);
-        bool grows = status == WEFT_LIMIT && list->n > list->capacity && attempt == 0;
-        if (!grows) return status;
-        err_clear(err);
-        status = reserve(list, list->n, err);
-    }
-    return status;
+    weft_status status = tokenize_into(s, text, flags, text.len + 8, list, err);
+    if (status != WEFT_LIMIT || list->n <= list->capacity) return status;
+    /* A normalizer lengthened the text: n says how much room is needed. */
+    err_clear(err);
+    return tokenize_into(s, text, flags, list->n, list, err);
 }
 
 weft_status session_check_tokenizer(const session *s, weft_error *err)
