@@ -1,7 +1,21 @@
-/* host.c - pages in plain memory. */
+/* host.c - backends in plain memory. */
 #include "backend/host.h"
 
 #include "kv/codecs/codec.h"
+
+weft_status host_supports(const backend *b, const graph *g, weft_error *err)
+{
+    (void)b;
+    for (graph_id id = 1; id < g->n_values; id++) {
+        const graph_value *v = &g->values[id];
+        if (v->op == GRAPH_WEIGHT && g->tensors[v->i[0]].encoding == NULL) {
+            return err_set(err, WEFT_UNSUPPORTED,
+                           "tensor '%s' has no encoding that can be computed with",
+                           g->tensors[v->i[0]].name);
+        }
+    }
+    return WEFT_OK;
+}
 
 void host_copy(backend *b, void *to, const void *from, size_t n_bytes)
 {

@@ -141,15 +141,11 @@ static run_of_keys keys_from(const kv_geometry *g, const kv_codec *codec, uint32
 }
 
 /* Rows as the loops over them want them: dense where they lie, packed ones decoded. */
-static const unsigned char *rows_of(const cpu_run *r, const kv_codec *codec, uint8_t base,
-                                    const unsigned char *rows, uint32_t n_rows, uint32_t dim,
-                                    const cpu_scratch *c)
+static const unsigned char *rows_of(const cpu_run *r, const kernel_decode *a)
 {
-    if (codec->kind == KV_DENSE) return rows;
-    kernel_decode a = {codec,  base, rows,   kv_codec_row_bytes(codec, base, dim),
-                       n_rows, dim,  c->rows};
-    r->b->kernels.decode_packed(&a);
-    return (const unsigned char *)c->rows;
+    if (a->codec->kind == KV_DENSE) return a->rows;
+    r->b->kernels.decode_packed(a);
+    return (const unsigned char *)a->to;
 }
 
 static void score_split(const cpu_run *r, const attend_shape *s, const tile *t, uint32_t split,
@@ -159,11 +155,11 @@ static void score_split(const cpu_run *r, const attend_shape *s, const tile *t, 
     for (uint32_t at = seen.first; at < seen.end;) {
         run_of_keys keys = keys_from(g, s->k_codec, at, seen.end);
         uint32_t n_keys = keys.end - keys.first;
-        const unsigned char *rows = kv_key(t->view, t->kv_head, keys.first);
-        kernel_scores a = {c->q,       g->k_dim,
-                           t->n_q,     rows_of(r, s->k_codec, g->base, rows, n_keys, g->k_dim, c),
-                           n_keys,     g->k_dim,
-                           s->v->f[0], c->s + (keys.first - split * KV_SPLIT),
+        const unsigned char *at_first = kv_key(t->view, t->kv_head, keys.first);
+        kernel_decode rows = {s->k_codec, g->base,  at_first, g->k_row_bytes,
+                              n_keys,     g->k_dim, c->rows};
+        kernel_scores a = {c->q,    g->k_dim, t->n_q,     rows_of(r, &rows),
+                           n_keys,  g->k_dim, s->v->f[0], c->s + (keys.first - split * KV_SPLIT),
                            KV_SPLIT};
         s->scores(&a);
         at = keys.end;
@@ -194,9 +190,14 @@ static void sum_values(const cpu_run *r, const attend_shape *s, const tile *t, u
     uint32_t all_high = highest_of(t, r->step, 0);
     bool together = keys.first >= all_low && keys.end <= all_high + 1;
     size_t row_bytes = s->v_codec->kind == KV_DENSE ? g->v_row_bytes : g->v_dim * sizeof(float);
-    const unsigned char *rows =
-        rows_of(r, s->v_codec, g->base, kv_value(t->view, t->kv_head, keys.first),
-                keys.end - keys.first, g->v_dim, c);
+    kernel_decode packed = {s->v_codec,
+                            g->base,
+                            kv_value(t->view, t->kv_head, keys.first),
+                            g->v_row_bytes,
+                            keys.end - keys.first,
+                            g->v_dim,
+                            c->rows};
+    const unsigned char *rows = rows_of(r, &packed);
     for (uint32_t q_i = 0; q_i < (together ? 1 : t->n_q); q_i++) {
         uint32_t low = together ? keys.first : lowest_of(t, r->step, q_i);
         uint32_t high = together ? keys.end : highest_of(t, r->step, q_i) + 1;

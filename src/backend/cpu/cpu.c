@@ -39,20 +39,6 @@ static const char *cpu_isa_name(const backend *b)
     return b->kernels.isa;
 }
 
-static weft_status cpu_supports(const backend *b, const graph *g, weft_error *err)
-{
-    (void)b;
-    for (graph_id id = 1; id < g->n_values; id++) {
-        const graph_value *v = &g->values[id];
-        if (v->op == GRAPH_WEIGHT && g->tensors[v->i[0]].encoding == NULL) {
-            return err_set(err, WEFT_UNSUPPORTED,
-                           "tensor '%s' has no encoding that can be computed with",
-                           g->tensors[v->i[0]].name);
-        }
-    }
-    return WEFT_OK;
-}
-
 static void *cpu_alloc(backend *b, size_t n_bytes)
 {
     return mem_alloc(b->env.allocator, n_bytes);
@@ -139,7 +125,7 @@ const backend_api BACKEND_CPU = {
     .open = cpu_open,
     .close = cpu_close,
     .isa = cpu_isa_name,
-    .supports = cpu_supports,
+    .supports = host_supports,
     .alloc = cpu_alloc,
     .release = cpu_release,
     .copy = host_copy,

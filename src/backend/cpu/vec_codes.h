@@ -9,7 +9,7 @@
 
 #include "backend/cpu/cpu_kernels.h"
 #include "base/fp.h"
-#include "tensor/encoding.h"
+#include "tensor/encodings/load.h"
 
 /* Columns are walked in chunks of 8 blocks: one super-block of the K encodings, whole affine
  * groups. */
@@ -121,20 +121,6 @@ INLINE size_t codes_chunk_bytes(const codes_kind kind)
     default:
         return 210;
     }
-}
-
-INLINE uint16_t load_u16(const unsigned char *at)
-{
-    uint16_t value;
-    memcpy(&value, at, sizeof value);
-    return value;
-}
-
-INLINE uint32_t load_u32(const unsigned char *at)
-{
-    uint32_t value;
-    memcpy(&value, at, sizeof value);
-    return value;
 }
 
 /* A column of numbers of VL rows, which are stride apart. Through volatile, as a compiler that

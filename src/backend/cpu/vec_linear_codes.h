@@ -477,13 +477,13 @@ INLINE void codes_many(const codes_kind kind, const kernel_linear *a)
     {                                                                                              \
         switch (a->n_tokens) {                                                                     \
         case 1:                                                                                    \
-            codes_few(CODES_##name, a, 0, 1);                                                      \
+            codes_few(CODES_##name, a, 1);                                                         \
             return;                                                                                \
         case 2:                                                                                    \
-            codes_few(CODES_##name, a, 0, 2);                                                      \
+            codes_few(CODES_##name, a, 2);                                                         \
             return;                                                                                \
         case 4:                                                                                    \
-            codes_few(CODES_##name, a, 0, 4);                                                      \
+            codes_few(CODES_##name, a, 4);                                                         \
             return;                                                                                \
         default:                                                                                   \
             codes_many(CODES_##name, a);                                                           \

@@ -503,9 +503,9 @@ INLINE void quad_chunk(const codes_kind kind, const quad_rows *rows, const quad_
     for (int r = 0; r < QUAD; r++) place->at[r] += bytes;
 }
 
-/* Four rows, tokens token .. token + n_tokens - 1. */
+/* Four rows, all tokens. */
 INLINE void quad_run(const codes_kind kind, const quad_rows *rows, const quad_style style,
-                     uint32_t token, const uint32_t n_tokens)
+                     const uint32_t n_tokens)
 {
     const size_t stride = kernel_codes_bytes(rows->n_blocks, GROUP);
     quad_place place = {.ahead = rows->ahead[0]};
@@ -514,7 +514,7 @@ INLINE void quad_run(const codes_kind kind, const quad_rows *rows, const quad_st
     for (int r = 0; r < QUAD; r++) place.at[r] = rows->row[0][r];
     UNROLL
     for (uint32_t t = 0; t < n_tokens; t++) {
-        place.x[t] = rows->a->x.codes + (token + t) * stride;
+        place.x[t] = rows->a->x.codes + t * stride;
         sums.s[t] = sums.m[t] = vf_zero();
     }
     quad_prefetch_params(kind, rows);
@@ -522,11 +522,11 @@ INLINE void quad_run(const codes_kind kind, const quad_rows *rows, const quad_st
         quad_chunk(kind, rows, style, block, &place, n_tokens, &sums);
     }
     UNROLL
-    for (uint32_t t = 0; t < n_tokens; t++) quad_store(rows, token + t, sums.s[t], sums.m[t]);
+    for (uint32_t t = 0; t < n_tokens; t++) quad_store(rows, t, sums.s[t], sums.m[t]);
 }
 
 INLINE void codes_few_rows(const codes_kind kind, const kernel_linear *a, const quad_style style,
-                           uint32_t token, const uint32_t n_tokens)
+                           const uint32_t n_tokens)
 {
     const tensor *w = a->w;
     const int n_planes = kind <= CODES_AFFINE8 ? 3 : 1;
@@ -544,21 +544,20 @@ INLINE void codes_few_rows(const codes_kind kind, const kernel_linear *a, const 
                 rows.row[p][r] = w->planes[p] + of * w->row_bytes[p];
             }
         }
-        quad_run(kind, &rows, style, token, n_tokens);
+        quad_run(kind, &rows, style, n_tokens);
     }
 }
 
-/* n_tokens tokens from token on. */
-INLINE void codes_few(const codes_kind kind, const kernel_linear *a, uint32_t token,
-                      const uint32_t n_tokens)
+/* n_tokens is a->n_tokens, as a constant. */
+INLINE void codes_few(const codes_kind kind, const kernel_linear *a, const uint32_t n_tokens)
 {
     bool common = (kind == CODES_AFFINE4 || kind == CODES_AFFINE8) && a->w->group == 64;
     if (common && a->w->param_type == ENCODING_ID_BF16) {
-        codes_few_rows(kind, a, QUAD_BF16_64, token, n_tokens);
+        codes_few_rows(kind, a, QUAD_BF16_64, n_tokens);
     } else if (common && a->w->param_type == ENCODING_ID_F16) {
-        codes_few_rows(kind, a, QUAD_F16_64, token, n_tokens);
+        codes_few_rows(kind, a, QUAD_F16_64, n_tokens);
     } else {
-        codes_few_rows(kind, a, QUAD_ANY, token, n_tokens);
+        codes_few_rows(kind, a, QUAD_ANY, n_tokens);
     }
 }
 

@@ -65,20 +65,6 @@ static const char *ref_isa(const backend *b)
     return "";
 }
 
-static weft_status ref_supports(const backend *b, const graph *g, weft_error *err)
-{
-    (void)b;
-    for (graph_id id = 1; id < g->n_values; id++) {
-        const graph_value *v = &g->values[id];
-        if (v->op == GRAPH_WEIGHT && g->tensors[v->i[0]].encoding == NULL) {
-            return err_set(err, WEFT_UNSUPPORTED,
-                           "tensor '%s' has no encoding that can be computed with",
-                           g->tensors[v->i[0]].name);
-        }
-    }
-    return WEFT_OK;
-}
-
 static void *ref_alloc(backend *b, size_t n_bytes)
 {
     return mem_alloc(b->env.allocator, n_bytes);
@@ -459,7 +445,7 @@ const backend_api BACKEND_REF = {
     .open = ref_open,
     .close = ref_close,
     .isa = ref_isa,
-    .supports = ref_supports,
+    .supports = host_supports,
     .alloc = ref_alloc,
     .release = ref_release,
     .copy = host_copy,
