@@ -495,8 +495,8 @@ static void test_specials_unspelled(void **state)
 {
     static const char TEXT[] = "<s>";
     static const char *const FORMATS[] = {
-        "{\"type\":\"BPE\",\"vocab\":{\"?\":0,\"<s>\":1,\"<\":2,\"s\":3,\">\":4,\"s>\":5},"
-        "\"merges\":[\"s >\",\"< s>\"]}",
+        ("{\"type\":\"BPE\",\"vocab\":{\"?\":0,\"<s>\":1,\"<\":2,\"s\":3,\">\":4,\"s>\":5},"
+         "\"merges\":[\"s >\",\"< s>\"]}"),
         "{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"?\",0],[\"<s>\",0]]}",
         "{\"type\":\"WordPiece\",\"unk_token\":\"?\",\"vocab\":{\"?\":0,\"<s>\":1}}",
         "{\"type\":\"WordLevel\",\"unk_token\":\"?\",\"vocab\":{\"?\":0,\"<s>\":1}}"};
