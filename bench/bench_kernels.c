@@ -156,7 +156,7 @@ static kernel_input input(const cpu_kernels *k)
     size_t n = (size_t)MAX_TOKENS * COLS;
     float *f = take(n * sizeof(float));
     uint16_t *h = take(n * sizeof(uint16_t));
-    unsigned char *codes = take(n / KERNEL_BLOCK * KERNEL_BLOCK_BYTES);
+    unsigned char *codes = take(n / KERNEL_BLOCK * kernel_block_bytes(k->code_blocks));
     for (size_t i = 0; i < n; i++) f[i] = (float)(i % 97) / 97.0F - 0.5F;
     /* The blocks of COLS columns are whole groups, so that tokens lie behind one another. */
     k->prepare_i16(f, (uint32_t)(n / KERNEL_BLOCK), codes);

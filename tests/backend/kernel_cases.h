@@ -296,11 +296,9 @@ static inline case_codes case_codes_new(const cpu_kernels *k, const float *x, ui
     return c;
 }
 
-static inline int16_t case_codes_q(const case_codes *c, uint32_t token, uint32_t column)
+static inline int32_t case_codes_q(const case_codes *c, uint32_t token, uint32_t column)
 {
-    int16_t q;
-    memcpy(&q, c->at + token * c->bytes + kernel_code_at(column, c->group), sizeof q);
-    return q;
+    return kernel_code(c->at + token * c->bytes, column, c->group, column % 3 == 0);
 }
 
 /* The KERNEL_TIMES numbers of a block. */

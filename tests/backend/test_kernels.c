@@ -328,6 +328,29 @@ static void check_kernel_prepare_bf16_fn(slot_id slot, kernel_prepare_bf16_fn *f
     }
 }
 
+/* The numbers that stand beside bytes only. */
+static void check_totals(const case_codes *c, uint32_t n_blocks)
+{
+    for (uint32_t b = 0; b < n_blocks && kernel_codes_are_bytes(c->group); b++) {
+        int32_t totals[4] = {0}; /* of the halves, high, low */
+        for (uint32_t i = 0; i < KERNEL_BLOCK; i++) {
+            int32_t q = case_codes_q(c, 0, b * KERNEL_BLOCK + i);
+            int32_t low = q & 255;
+            totals[i / 16] += q;
+            totals[2] += (q - low) / 256;
+            totals[3] += low;
+        }
+        for (size_t i = 0; i < 4; i++) {
+            kernel_number which = (kernel_number)(KERNEL_FIRST + i);
+            for (size_t k = 0; k < KERNEL_TIMES; k++) {
+                int32_t number;
+                memcpy(&number, case_codes_numbers(c, 0, b, which) + 4 * k, sizeof number);
+                assert_int_equal(number, totals[i]);
+            }
+        }
+    }
+}
+
 static void check_kernel_prepare_i16_fn(slot_id slot, kernel_prepare_i16_fn *fn,
                                         kernel_prepare_i16_fn *reference, double bound)
 {
@@ -351,11 +374,11 @@ static void check_kernel_prepare_i16_fn(slot_id slot, kernel_prepare_i16_fn *fn,
         const size_t size = (size_t)KERNEL_TIMES * 4;
         static const unsigned char ZEROS[KERNEL_TIMES * 4];
         for (uint32_t i = 0; i < kernel_codes_blocks(n_blocks, c.group) * KERNEL_BLOCK; i++) {
-            int16_t q = case_codes_q(&c, 0, i);
-            int16_t q0 = 0;
-            if (i < n) q0 = case_codes_q(&c0, 0, i);
-            check_same(&q, &q0, sizeof q, "q");
+            int32_t q0 = i < n ? case_codes_q(&c0, 0, i) : 0;
+            assert_int_equal(kernel_code(c.at, i, c.group, false), q0);
+            assert_int_equal(kernel_code(c.at, i, c.group, true), q0);
         }
+        check_totals(&c, n_blocks);
         for (uint32_t b = 0; b < kernel_codes_blocks(n_blocks, c.group); b++) {
             for (kernel_number which = KERNEL_SCALE; which <= KERNEL_TOTAL; which++) {
                 const unsigned char *plain = ZEROS;

@@ -1,6 +1,8 @@
 /* avx2.c - the loops of cpu_kernels.h for AVX2 with FMA and F16C: the vec_*.h loops in 8 lanes. */
 #include "backend/cpu/vec_avx2.h"
 
+#include "backend/cpu/vec_form_words.h"
+
 #include "backend/cpu/vec_attend.h"
 #include "backend/cpu/vec_codes.h"
 #include "backend/cpu/vec_dense.h"
@@ -8,6 +10,7 @@
 #include "backend/cpu/vec_kv.h"
 #include "backend/cpu/vec_linear_codes.h"
 #include "backend/cpu/vec_linear_few.h"
+#include "backend/cpu/vec_prepare.h"
 
 void cpu_fill_avx2(cpu_kernels *k)
 {

@@ -1,6 +1,8 @@
 /* avx512.c - the loops of cpu_kernels.h for AVX-512 with VNNI: the vec_*.h loops in 16 lanes. */
 #include "backend/cpu/vec_avx512.h"
 
+#include "backend/cpu/vec_form_bytes.h"
+
 #include "backend/cpu/vec_attend.h"
 #include "backend/cpu/vec_codes.h"
 #include "backend/cpu/vec_dense.h"
@@ -8,6 +10,7 @@
 #include "backend/cpu/vec_kv.h"
 #include "backend/cpu/vec_linear_codes.h"
 #include "backend/cpu/vec_linear_few.h"
+#include "backend/cpu/vec_prepare.h"
 
 void cpu_fill_avx512(cpu_kernels *k)
 {

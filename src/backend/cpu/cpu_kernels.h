@@ -34,14 +34,36 @@ typedef struct kernel_input {
 } kernel_input;
 
 /* An input against integer codes: the blocks of a token, KERNEL_BLOCK columns each, in groups of n
- * blocks (cpu_kernels.code_blocks), the last one filled with zeros. A group is
- *     int16_t q[n * KERNEL_BLOCK], float scale[n * 4], float sum[n * 4], int32_t total[n * 4]
- * with scale 0 for a block of zeros and NaN for one not finite, total the sum of q and sum = scale
- * times total, exact; each number stands there four times, for vectors of four rows. */
-enum { KERNEL_TIMES = 4, KERNEL_BLOCK_BYTES = KERNEL_BLOCK * 2 + 3 * KERNEL_TIMES * 4 };
+ * blocks (cpu_kernels.code_blocks), the last one filled with zeros. A group is q of its columns,
+ * then its numbers, each as [n, KERNEL_TIMES], for vectors of four rows. Up to two blocks, q are
+ * words:
+ *     int16_t q[n * KERNEL_BLOCK]; scale, sum, total
+ * Four blocks hold bytes, q = 256 * high + low, in two orders:
+ *     int8_t high[2][n][16]; uint8_t low[2][n][16]    the halves of each block
+ *     int8_t high[2][n][16]; uint8_t low[2][n][16]    its even columns, its odd ones
+ *     scale, sum, total, first, second, high, low
+ * scale (float) is 0 for a block of zeros and NaN for one not finite, total (int32_t, as all that
+ * follow) the sum of q, first and second those of its halves, high and low those of the bytes; sum
+ * (float) = scale * total, exact. */
+enum {
+    KERNEL_TIMES = 4,
+    KERNEL_WORDS_BYTES = KERNEL_BLOCK * 2 + 3 * KERNEL_TIMES * 4,
+    KERNEL_BYTES_BYTES = KERNEL_BLOCK * 4 + 7 * KERNEL_TIMES * 4
+};
 
 /* Blocks of a group at most. */
 enum { KERNEL_GROUP_MOST = 4 };
+
+static inline bool kernel_codes_are_bytes(uint32_t group)
+{
+    return group == KERNEL_GROUP_MOST;
+}
+
+/* Of a block. */
+static inline size_t kernel_block_bytes(uint32_t group)
+{
+    return kernel_codes_are_bytes(group) ? (size_t)KERNEL_BYTES_BYTES : (size_t)KERNEL_WORDS_BYTES;
+}
 
 /* n blocks, and what fills the last group. */
 static inline uint32_t kernel_codes_blocks(uint32_t n, uint32_t group)
@@ -52,40 +74,87 @@ static inline uint32_t kernel_codes_blocks(uint32_t n, uint32_t group)
 /* Of one token of n_blocks blocks. */
 static inline size_t kernel_codes_bytes(uint32_t n_blocks, uint32_t group)
 {
-    return (size_t)kernel_codes_blocks(n_blocks, group) * KERNEL_BLOCK_BYTES;
+    return (size_t)kernel_codes_blocks(n_blocks, group) * kernel_block_bytes(group);
 }
 
-/* Where q of a column stands, in bytes. Columns of a block fall in four slots of eight: 0, 2 .. 14;
+/* Where the group of a block begins. */
+static inline size_t kernel_group_at(uint32_t block, uint32_t group)
+{
+    return (size_t)(block / group * group) * kernel_block_bytes(group);
+}
+
+/* Where the word of a column stands. Columns of a block fall in four slots of eight: 0, 2 .. 14;
  * 16, 18 .. 30; 1, 3 .. 15; 17, 19 .. 31: packed codes unpack into these. A group holds slot 0 of
  * all its blocks, then slot 1, ... */
-static inline size_t kernel_code_at(uint32_t column, uint32_t group)
+static inline size_t kernel_word_at(uint32_t column, uint32_t group)
 {
     uint32_t block = column / KERNEL_BLOCK;
     uint32_t of_block = column % KERNEL_BLOCK;
     uint32_t slot = of_block / 16 + of_block % 2 * 2;
-    size_t first = (size_t)(block / group * group) * KERNEL_BLOCK_BYTES;
-    return first + 2 * ((size_t)slot * group * 8 + (size_t)(block % group) * 8 + of_block % 16 / 2);
+    return kernel_group_at(block, group) +
+           2 * ((size_t)slot * group * 8 + (size_t)(block % group) * 8 + of_block % 16 / 2);
 }
 
-/* Where the numbers of a block stand, in bytes. */
-typedef enum kernel_number { KERNEL_SCALE, KERNEL_SUM, KERNEL_TOTAL } kernel_number;
+/* Where the first of the four pieces of bytes of a block stands: the others lie 16 bytes times the
+ * group apart. odd_even: the second of the two orders. */
+static inline size_t kernel_bytes_at(uint32_t block, uint32_t group, bool odd_even)
+{
+    size_t plane = odd_even ? (size_t)group * KERNEL_BLOCK * 2 : 0;
+    return kernel_group_at(block, group) + plane + (size_t)(block % group) * 16;
+}
+
+/* q of a column, from one order or the other. */
+static inline int32_t kernel_code(const unsigned char *codes, uint32_t column, uint32_t group,
+                                  bool odd_even)
+{
+    if (!kernel_codes_are_bytes(group)) {
+        int16_t word;
+        memcpy(&word, codes + kernel_word_at(column, group), sizeof word);
+        return word;
+    }
+    uint32_t i = column % KERNEL_BLOCK;
+    uint32_t piece = odd_even ? i % 2 : i / 16;
+    const unsigned char *at = codes + kernel_bytes_at(column / KERNEL_BLOCK, group, odd_even);
+    at += (size_t)piece * 16 * group + (odd_even ? i / 2 : i % 16);
+    int8_t high;
+    memcpy(&high, at, sizeof high);
+    return high * 256 + at[(size_t)32 * group];
+}
+
+/* Where the numbers of a block stand, in bytes. From KERNEL_FIRST on only beside bytes. */
+typedef enum kernel_number {
+    KERNEL_SCALE,
+    KERNEL_SUM,
+    KERNEL_TOTAL,
+    KERNEL_FIRST,
+    KERNEL_SECOND,
+    KERNEL_HIGH,
+    KERNEL_LOW
+} kernel_number;
 
 static inline size_t kernel_number_at(uint32_t block, kernel_number which, uint32_t group)
 {
-    size_t first = (size_t)(block / group * group) * KERNEL_BLOCK_BYTES;
+    size_t codes = (size_t)group * KERNEL_BLOCK * (kernel_codes_are_bytes(group) ? 4 : 2);
     size_t numbers = (size_t)which * group + block % group;
-    return first + (size_t)group * KERNEL_BLOCK * 2 + numbers * KERNEL_TIMES * 4;
+    return kernel_group_at(block, group) + codes + numbers * KERNEL_TIMES * 4;
 }
 
+static inline void kernel_number_put(unsigned char *codes, uint32_t block, kernel_number which,
+                                     uint32_t group, const void *number)
+{
+    for (size_t i = 0; i < (size_t)KERNEL_TIMES * 4; i += 4) {
+        memcpy(codes + kernel_number_at(block, which, group) + i, number, 4);
+    }
+}
+
+/* Scale, sum and total. */
 static inline void kernel_numbers_put(unsigned char *codes, uint32_t block, uint32_t group,
                                       float scale, int32_t total)
 {
     float sum = scale * (float)total;
-    for (size_t i = 0; i < (size_t)KERNEL_TIMES * 4; i += 4) {
-        memcpy(codes + kernel_number_at(block, KERNEL_SCALE, group) + i, &scale, sizeof scale);
-        memcpy(codes + kernel_number_at(block, KERNEL_SUM, group) + i, &sum, sizeof sum);
-        memcpy(codes + kernel_number_at(block, KERNEL_TOTAL, group) + i, &total, sizeof total);
-    }
+    kernel_number_put(codes, block, KERNEL_SCALE, group, &scale);
+    kernel_number_put(codes, block, KERNEL_SUM, group, &sum);
+    kernel_number_put(codes, block, KERNEL_TOTAL, group, &total);
 }
 
 /* y[t, o] = add[t, o] + (sum_k w[o, k] x[t, k] + bias[o]) for o in [first, end). */
@@ -273,7 +342,7 @@ typedef uint64_t kernel_read_fn(const void *block, size_t n_bytes, uint32_t loop
 
 typedef struct cpu_kernels {
     const char *isa;
-    uint32_t code_blocks; /* of a group of prepare_i16 and linear_codes_q: 1, 2 or 4 */
+    uint32_t code_blocks; /* of a group of prepare_i16 and linear_codes_q: 1, 2 or 4, with bytes */
 #define CPU_KERNEL_SLOT(slot, type, bound) type *slot;
     CPU_KERNEL_MAP(CPU_KERNEL_SLOT)
 #undef CPU_KERNEL_SLOT

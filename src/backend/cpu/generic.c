@@ -11,11 +11,9 @@
 /* Column k of a prepared token. */
 static double code_value(const unsigned char *codes, uint32_t k)
 {
-    int16_t q;
     float scale;
-    memcpy(&q, codes + kernel_code_at(k, 1), sizeof q);
     memcpy(&scale, codes + kernel_number_at(k / KERNEL_BLOCK, KERNEL_SCALE, 1), sizeof scale);
-    return (double)q * (double)scale;
+    return (double)kernel_code(codes, k, 1, false) * (double)scale;
 }
 
 /* Token by token inside a row, so that a row is decoded once. x(k) is the input as the slot defines
@@ -78,7 +76,7 @@ static void prepare_i16(const float *x, uint32_t n_blocks, unsigned char *codes)
         int32_t total = 0;
         for (uint32_t i = 0; i < KERNEL_BLOCK; i++) {
             int16_t whole = finite ? (int16_t)lrintf(fp_round_bf16(x[i]) * inverse) : 0;
-            memcpy(codes + kernel_code_at(b * KERNEL_BLOCK + i, 1), &whole, sizeof whole);
+            memcpy(codes + kernel_word_at(b * KERNEL_BLOCK + i, 1), &whole, sizeof whole);
             total += whole;
         }
         if (largest == 0) step = 0.0F;

@@ -283,7 +283,7 @@ static bool take_buffers(backend *b, backend_plan *p, sizes s)
         size_t n_blocks = s.input / KERNEL_BLOCK + spare;
         p->input.f = take(p, s.input, sizeof(float));
         p->input.h = take(p, s.input, sizeof(uint16_t));
-        p->input.codes = take(p, n_blocks, KERNEL_BLOCK_BYTES);
+        p->input.codes = take(p, n_blocks, kernel_block_bytes(b->kernels.code_blocks));
         ok = p->input.f && p->input.h && p->input.codes;
     }
     uint32_t head_dim = s.k_dim > s.v_dim ? s.k_dim : s.v_dim;

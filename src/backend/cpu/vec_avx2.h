@@ -11,6 +11,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "tensor/encodings/load.h"
+
 #define INLINE static inline __attribute__((always_inline, unused))
 #define UNROLL _Pragma("GCC unroll 16")
 
@@ -355,13 +357,19 @@ INLINE void vi_store_even_odd(unsigned char *even, unsigned char *odd, const vi 
     _mm_storeu_si128((__m128i *)(void *)odd, _mm256_extracti128_si256(packed, 1));
 }
 
-/* sum + the products of pairs of 16-bit numbers with one pair. The compiler may not put a chain of
- * these in another order: it would hold all products at once, on the stack. */
-INLINE vi vi_dot_pair(vi sum, vi a, const unsigned char *pair)
+/* 32 bits in all lanes. */
+INLINE vi vi_set1_at(const unsigned char *at)
 {
-    int32_t both;
-    memcpy(&both, pair, sizeof both);
-    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(a, _mm256_set1_epi32(both)));
+    int32_t all;
+    memcpy(&all, at, sizeof all);
+    return _mm256_set1_epi32(all);
+}
+
+/* sum + the products of pairs of 16-bit numbers, two a lane. The compiler may not put a chain of
+ * these in another order: it would hold all products at once, on the stack. */
+INLINE vi vi_dot_next(vi sum, vi a, vi b)
+{
+    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(a, b));
     __asm__("" : "+x"(sum));
     return sum;
 }
@@ -436,6 +444,48 @@ INLINE void vi_load_pairs(const void *at, vi column[2])
     vf_load_pairs(at, &first, &second);
     column[0] = vi_of(first);
     column[1] = vi_of(second);
+}
+
+/* A column of numbers of VL rows, which are stride apart. Through volatile, as a compiler that
+ * makes vectors of them needs three instructions for each, all of them shuffles. */
+INLINE void v_column_16(const unsigned char *at, size_t stride, uint16_t out[VL])
+{
+    const size_t skip[4] = {0, stride, 2 * stride, v_kept_size(3 * stride)};
+    volatile uint16_t *to = out;
+    UNROLL
+    for (size_t r = 0; r < VL; r++) {
+        if (r != 0 && r % 4 == 0) at = v_kept(at + 4 * stride);
+        to[r] = load_u16(at + skip[r % 4]);
+    }
+}
+
+INLINE vi v_column_32(const unsigned char *at, size_t stride)
+{
+    const size_t skip[4] = {0, stride, 2 * stride, v_kept_size(3 * stride)};
+    uint32_t bits[VL];
+    volatile uint32_t *to = bits;
+    UNROLL
+    for (size_t r = 0; r < VL; r++) {
+        if (r != 0 && r % 4 == 0) at = v_kept(at + 4 * stride);
+        to[r] = load_u32(at + skip[r % 4]);
+    }
+    return vi_load(bits);
+}
+
+/* Two words of each row. */
+INLINE void v_column_64(const unsigned char *at, size_t stride, vi word[2])
+{
+    const size_t skip[4] = {0, stride, 2 * stride, v_kept_size(3 * stride)};
+    uint64_t bits[VL];
+    volatile uint64_t *to = bits;
+    UNROLL
+    for (size_t r = 0; r < VL; r++) {
+        if (r != 0 && r % 4 == 0) at = v_kept(at + 4 * stride);
+        uint64_t both;
+        memcpy(&both, at + skip[r % 4], sizeof both);
+        to[r] = both;
+    }
+    vi_load_pairs(bits, word);
 }
 
 /* In each word, the two bytes in the middle change places. */

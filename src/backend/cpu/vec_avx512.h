@@ -344,27 +344,62 @@ INLINE void vi_store_u16(uint16_t *at, vi a)
     _mm256_storeu_si256((__m256i *)(void *)at, _mm512_cvtepi32_epi16(a));
 }
 
-/* 16 lanes that hold -32768 .. 32767: those of even index, then those of odd index. */
-INLINE void vi_store_even_odd(unsigned char *even, unsigned char *odd, const vi lanes[16 / VL])
+typedef int32_t v_word __attribute__((may_alias, aligned(1)));
+typedef int16_t v_half __attribute__((may_alias, aligned(1)));
+
+/* 32 bits in all lanes: loaded once, where the compiler would have every
+ * instruction that meets it load it again, at two thirds of the speed. */
+INLINE vi vi_set1_at(const unsigned char *at)
 {
-    const __m256i order = _mm256_broadcastsi128_si256(
-        _mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15));
-    __m256i packed = _mm512_cvtepi32_epi16(lanes[0]);
-    packed = _mm256_permute4x64_epi64(_mm256_shuffle_epi8(packed, order), 0xd8);
-    _mm_storeu_si128((__m128i *)(void *)even, _mm256_castsi256_si128(packed));
-    _mm_storeu_si128((__m128i *)(void *)odd, _mm256_extracti128_si256(packed, 1));
+    vi all;
+    __asm__("vpbroadcastd %1, %0" : "=v"(all) : "m"(*(const v_word *)(const void *)at));
+    return all;
 }
 
-typedef int32_t v_pair __attribute__((may_alias, aligned(2)));
-
-/* sum + the products of pairs of 16-bit numbers with one pair, which the instruction itself takes
- * from memory: compilers load it apart. */
-INLINE vi vi_dot_pair(vi sum, vi a, const unsigned char *pair)
+/* sum + the products of unsigned bytes with signed ones, four a lane. */
+INLINE vi vi_dot_bytes(vi sum, vi unsigned_bytes, vi signed_bytes)
 {
-    __asm__("vpdpwssd %2%{1to16%}, %1, %0"
-            : "+v"(sum)
-            : "v"(a), "m"(*(const v_pair *)(const void *)pair));
-    return sum;
+    return _mm512_dpbusd_epi32(sum, unsigned_bytes, signed_bytes);
+}
+
+/* The low bytes of 32 lanes: the first 16 at halves, the others piece bytes on; those of even index
+ * at odd_even, those of odd index piece bytes on. */
+INLINE void vi_store_bytes(unsigned char *halves, unsigned char *odd_even, size_t piece,
+                           const vi lanes[2])
+{
+    const __m128i order = _mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15);
+    __m128i first = _mm512_cvtepi32_epi8(lanes[0]);
+    __m128i second = _mm512_cvtepi32_epi8(lanes[1]);
+    _mm_storeu_si128((__m128i *)(void *)halves, first);
+    _mm_storeu_si128((__m128i *)(void *)(halves + piece), second);
+    first = _mm_shuffle_epi8(first, order);
+    second = _mm_shuffle_epi8(second, order);
+    _mm_storeu_si128((__m128i *)(void *)odd_even, _mm_unpacklo_epi64(first, second));
+    _mm_storeu_si128((__m128i *)(void *)(odd_even + piece), _mm_unpackhi_epi64(first, second));
+}
+
+/* code, 16 more in byte l of each quarter where bit l of the quarter's bits is set, from byte from
+ * of them on. */
+INLINE vi vi_fifth_bits(vi code, vi bits, const int from)
+{
+    const long long byte = from * 0x0101010101010101LL;
+    vi spread = _mm512_shuffle_epi8(
+        bits, _mm512_broadcast_i32x4(_mm_set_epi64x(byte + 0x0101010101010101LL, byte)));
+    __mmask64 set =
+        _mm512_test_epi8_mask(spread, _mm512_set1_epi64((long long)0x8040201008040201ULL));
+    return _mm512_mask_add_epi8(code, set, code, _mm512_set1_epi8(16));
+}
+
+/* code, 16 more in byte l of each lane where bit 4 i + l of the lane's bits is set. */
+INLINE vi vi_fifth_bits_of_4(vi code, vi bits, const int i)
+{
+    const int byte = i / 2 * 0x01010101;
+    const __m128i from =
+        _mm_setr_epi32(byte, byte + 0x04040404, byte + 0x08080808, byte + 0x0c0c0c0c);
+    vi spread = _mm512_shuffle_epi8(bits, _mm512_broadcast_i32x4(from));
+    const int bit = i % 2 == 0 ? 0x08040201 : (int)0x80402010u;
+    __mmask64 set = _mm512_test_epi8_mask(spread, _mm512_set1_epi32(bit));
+    return _mm512_mask_add_epi8(code, set, code, _mm512_set1_epi8(16));
 }
 
 /* rows [16, 16] of 32 bits -> columns. */
@@ -415,6 +450,70 @@ INLINE __m128i v_load_16(const unsigned char *at)
     return _mm_loadu_si128((const __m128i *)(const void *)at);
 }
 
+/* 16-bit numbers of VL rows, which are stride apart. */
+INLINE void v_column_16(const unsigned char *at, size_t stride, uint16_t out[VL])
+{
+    const size_t skip[4] = {0, stride, 2 * stride, v_kept_size(3 * stride)};
+    __m128i eight[2];
+    UNROLL
+    for (int i = 0; i < 2; i++) {
+        __m128i a = _mm_loadu_si16(at);
+        a = _mm_insert_epi16(a, *(const v_half *)(const void *)(at + skip[1]), 1);
+        a = _mm_insert_epi16(a, *(const v_half *)(const void *)(at + skip[2]), 2);
+        a = _mm_insert_epi16(a, *(const v_half *)(const void *)(at + skip[3]), 3);
+        at = v_kept(at + 4 * stride);
+        a = _mm_insert_epi16(a, *(const v_half *)(const void *)at, 4);
+        a = _mm_insert_epi16(a, *(const v_half *)(const void *)(at + skip[1]), 5);
+        a = _mm_insert_epi16(a, *(const v_half *)(const void *)(at + skip[2]), 6);
+        eight[i] = _mm_insert_epi16(a, *(const v_half *)(const void *)(at + skip[3]), 7);
+        at = v_kept(at + 4 * stride);
+    }
+    _mm256_storeu_si256((__m256i *)(void *)out, _mm256_set_m128i(eight[1], eight[0]));
+}
+
+/* Two words of each of VL rows. */
+INLINE void v_column_64(const unsigned char *at, size_t stride, vi word[2])
+{
+    const size_t skip[4] = {0, stride, 2 * stride, v_kept_size(3 * stride)};
+    vi pairs[2];
+    UNROLL
+    for (int i = 0; i < 2; i++) {
+        __m256i four[2];
+        UNROLL
+        for (int k = 0; k < 2; k++) {
+            __m128i low = _mm_loadl_epi64((const void *)at);
+            low =
+                _mm_castpd_si128(_mm_loadh_pd(_mm_castsi128_pd(low), (const void *)(at + skip[1])));
+            __m128i high = _mm_loadl_epi64((const void *)(at + skip[2]));
+            high = _mm_castpd_si128(
+                _mm_loadh_pd(_mm_castsi128_pd(high), (const void *)(at + skip[3])));
+            four[k] = _mm256_set_m128i(high, low);
+            at = v_kept(at + 4 * stride);
+        }
+        pairs[i] = _mm512_inserti64x4(_mm512_castsi256_si512(four[0]), four[1], 1);
+    }
+    const vi even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+    word[0] = _mm512_permutex2var_epi32(pairs[0], even, pairs[1]);
+    word[1] = _mm512_permutex2var_epi32(pairs[0], _mm512_add_epi32(even, vi_set1(1)), pairs[1]);
+}
+
+/* A word of each of VL rows. */
+INLINE vi v_column_32(const unsigned char *at, size_t stride)
+{
+    const size_t skip[4] = {0, stride, 2 * stride, v_kept_size(3 * stride)};
+    __m128i four[4];
+    UNROLL
+    for (int i = 0; i < 4; i++) {
+        __m128i a = _mm_loadu_si32(at);
+        a = _mm_insert_epi32(a, *(const v_word *)(const void *)(at + skip[1]), 1);
+        a = _mm_insert_epi32(a, *(const v_word *)(const void *)(at + skip[2]), 2);
+        four[i] = _mm_insert_epi32(a, *(const v_word *)(const void *)(at + skip[3]), 3);
+        at = v_kept(at + 4 * stride);
+    }
+    return _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_set_m128i(four[1], four[0])),
+                              _mm256_set_m128i(four[3], four[2]), 1);
+}
+
 /* 16 bytes of each of VL rows, which are stride apart -> their 4 words, each of VL rows. */
 INLINE void v_turn_words(const unsigned char *at, size_t stride, vi word[4])
 {
@@ -449,34 +548,6 @@ INLINE void vi_load_pairs(const void *at, vi column[2])
     vf_load_pairs(at, &first, &second);
     column[0] = vi_of(first);
     column[1] = vi_of(second);
-}
-
-/* In each word, the two bytes in the middle change places. */
-INLINE vi vi_swap_middle(vi a)
-{
-    return _mm512_shuffle_epi8(a, _mm512_broadcast_i32x4(_mm_setr_epi8(0, 2, 1, 3, 4, 6, 5, 7, 8,
-                                                                       10, 9, 11, 12, 14, 13, 15)));
-}
-
-/* Shifts of 16-bit numbers. */
-INLINE vi vi_srl_halves(vi a, const int n)
-{
-    return _mm512_srli_epi16(a, (shift_16)n);
-}
-
-INLINE vi vi_sra_halves(vi a, const int n)
-{
-    return _mm512_srai_epi16(a, (shift_16)n);
-}
-
-INLINE vi vi_sll_halves(vi a, const int n)
-{
-    return _mm512_slli_epi16(a, (shift_16)n);
-}
-
-INLINE vi vi_minus_16(vi a, int16_t value)
-{
-    return _mm512_sub_epi16(a, _mm512_set1_epi16(value));
 }
 
 /* rows [VL, 8] -> columns [8, VL]. */
@@ -542,38 +613,6 @@ INLINE vi v_quarters_from(uint32_t from, int step)
 INLINE vi vi_srlv(vi a, vi n)
 {
     return _mm512_srlv_epi32(a, n);
-}
-
-/* In each quarter, bytes l and 8 + l come together. */
-INLINE vi vi_fold_bytes(vi a)
-{
-    return _mm512_shuffle_epi8(a, _mm512_broadcast_i32x4(_mm_setr_epi8(0, 8, 1, 9, 2, 10, 3, 11, 4,
-                                                                       12, 5, 13, 6, 14, 7, 15)));
-}
-
-/* In each quarter, 16 in 16-bit lane l where bit 2 l of the first word is set (slot 0), or bit
- * 16 + 2 l (1), 2 l + 1 (2) or 17 + 2 l (3). */
-INLINE vi v_fifth_bits(vi bits, const int slot)
-{
-    const int byte = (int)0x80008000u + slot % 2 * 0x00020002;
-    __m128i from = _mm_setr_epi32(byte, byte, byte + 0x00010001, byte + 0x00010001);
-    const int bit = slot / 2 == 0 ? 0x00040001 : 0x00080002;
-    __m128i mask = _mm_setr_epi32(bit, bit << 4, bit, bit << 4);
-    vi spread = _mm512_shuffle_epi8(bits, _mm512_broadcast_i32x4(from));
-    __mmask32 set = _mm512_test_epi16_mask(spread, _mm512_broadcast_i32x4(mask));
-    return _mm512_maskz_set1_epi16(set, 16);
-}
-
-/* The sums of the products of pairs of 16-bit numbers. */
-INLINE vi vi_pairs(vi a, vi b)
-{
-    return _mm512_madd_epi16(a, b);
-}
-
-/* The same added to sum. */
-INLINE vi vi_dot(vi sum, vi a, vi b)
-{
-    return _mm512_dpwssd_epi32(sum, a, b);
 }
 
 /* The sums of the quarters of four vectors: that of quarter q of a[r] in lane 4 q + r. */
@@ -699,23 +738,16 @@ INLINE vw vw_bits(const unsigned char *at, const int bits)
     return (vw){_mm512_and_si512(code, _mm512_set1_epi16((int16_t)((1 << bits) - 1)))};
 }
 
-/* Blocks of natural order -> slot i: columns 0, 2 .. 14 of each (i 0), 16, 18 .. 30 (1), 1, 3 ..
- * (2), 17, 19 .. (3). */
-INLINE void vw_to_slots(const vw block[4], vi slot[4])
+/* Blocks of natural order -> a byte a code: columns 0..15 of each, and 16..31. */
+INLINE void vw_to_halves(const vw block[4], vi half[2])
 {
-    const vi order = _mm512_set_epi16(31, 29, 27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1, 30,
-                                      28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
-    vi a[4];
+    __m256i bytes[4];
     UNROLL
-    for (int i = 0; i < 4; i++) a[i] = _mm512_permutexvar_epi16(order, block[i].all);
-    vi x = _mm512_shuffle_i32x4(a[0], a[1], 0x44);
-    vi y = _mm512_shuffle_i32x4(a[2], a[3], 0x44);
-    vi z = _mm512_shuffle_i32x4(a[0], a[1], 0xee);
-    vi w = _mm512_shuffle_i32x4(a[2], a[3], 0xee);
-    slot[0] = _mm512_shuffle_i32x4(x, y, 0x88);
-    slot[1] = _mm512_shuffle_i32x4(x, y, 0xdd);
-    slot[2] = _mm512_shuffle_i32x4(z, w, 0x88);
-    slot[3] = _mm512_shuffle_i32x4(z, w, 0xdd);
+    for (int i = 0; i < 4; i++) bytes[i] = _mm512_cvtepi16_epi8(block[i].all);
+    vi first = _mm512_inserti64x4(_mm512_castsi256_si512(bytes[0]), bytes[1], 1);
+    vi second = _mm512_inserti64x4(_mm512_castsi256_si512(bytes[2]), bytes[3], 1);
+    half[0] = _mm512_shuffle_i32x4(first, second, 0x88);
+    half[1] = _mm512_shuffle_i32x4(first, second, 0xdd);
 }
 
 /* ---- tables */

@@ -17,6 +17,13 @@ enum { CHUNK_BLOCKS = 8, CHUNK = CHUNK_BLOCKS * KERNEL_BLOCK, LINE = 64 };
 
 _Static_assert((int)VW == (int)KERNEL_BLOCK, "a vw holds a block");
 
+/* Blocks of a vector, which are a group of inputs; rows at work where few tokens are; vectors of
+ * rows where there are more: an input in all lanes meets both. */
+enum { GROUP = VL / 4, QUAD = 4, PANEL_VECTORS = 2 };
+
+_Static_assert((int)GROUP <= (int)KERNEL_GROUP_MOST && (int)CHUNK_BLOCKS % (int)GROUP == 0,
+               "a chunk holds groups");
+
 /* Of Q8_0, the most of all encodings. */
 enum { MOST_CHUNK_BYTES = 272 };
 
@@ -121,48 +128,6 @@ INLINE size_t codes_chunk_bytes(const codes_kind kind)
     default:
         return 210;
     }
-}
-
-/* A column of numbers of VL rows, which are stride apart. Through volatile, as a compiler that
- * makes vectors of them needs three instructions for each, all of them shuffles. */
-INLINE void v_column_16(const unsigned char *at, size_t stride, uint16_t out[VL])
-{
-    const size_t skip[4] = {0, stride, 2 * stride, v_kept_size(3 * stride)};
-    volatile uint16_t *to = out;
-    UNROLL
-    for (size_t r = 0; r < VL; r++) {
-        if (r != 0 && r % 4 == 0) at = v_kept(at + 4 * stride);
-        to[r] = load_u16(at + skip[r % 4]);
-    }
-}
-
-INLINE vi v_column_32(const unsigned char *at, size_t stride)
-{
-    const size_t skip[4] = {0, stride, 2 * stride, v_kept_size(3 * stride)};
-    uint32_t bits[VL];
-    volatile uint32_t *to = bits;
-    UNROLL
-    for (size_t r = 0; r < VL; r++) {
-        if (r != 0 && r % 4 == 0) at = v_kept(at + 4 * stride);
-        to[r] = load_u32(at + skip[r % 4]);
-    }
-    return vi_load(bits);
-}
-
-/* Two words of each row. */
-INLINE void v_column_64(const unsigned char *at, size_t stride, vi word[2])
-{
-    const size_t skip[4] = {0, stride, 2 * stride, v_kept_size(3 * stride)};
-    uint64_t bits[VL];
-    volatile uint64_t *to = bits;
-    UNROLL
-    for (size_t r = 0; r < VL; r++) {
-        if (r != 0 && r % 4 == 0) at = v_kept(at + 4 * stride);
-        uint64_t both;
-        memcpy(&both, at + skip[r % 4], sizeof both);
-        to[r] = both;
-    }
-    vi_load_pairs(bits, word);
 }
 
 INLINE float load_half(const unsigned char *at)
@@ -301,22 +266,68 @@ INLINE void codes_words(const codes_kind kind, const unsigned char *at, size_t s
     }
 }
 
-/* The 32 bits of each of VL rows that stand at (bit j is the fifth of column j) into the 16
- * pairs of columns, which then get their offset of 16. */
-INLINE void codes_fifth(const unsigned char *at, size_t stride, vi pair[16])
+/* Bytes of a block of the encodings with an f16 scale in front of every 32 codes; 0: another
+ * one. */
+INLINE size_t codes_block_bytes(const codes_kind kind)
 {
-    vi all = v_column_32(at, stride);
-    vi low = vi_and(all, vi_set1(0xffff));
-    vi high = vi_srl(all, 16);
-    /* Bit j of the upper 16: that of the column two further on. */
-    vi of_half[2] = {vi_or(low, vi_sll(vi_srl(low, 2), 16)),
-                     vi_or(high, vi_sll(vi_srl(high, 2), 16))};
+    switch (kind) {
+    case CODES_Q4_0:
+        return 18;
+    case CODES_Q4_1:
+        return 20;
+    case CODES_Q5_0:
+        return 22;
+    case CODES_Q8_0:
+        return 34;
+    default:
+        return 0;
+    }
+}
+
+INLINE bool codes_nibbles(const codes_kind kind)
+{
+    return kind == CODES_AFFINE4 || kind == CODES_Q4_0 || kind == CODES_Q4_1;
+}
+
+/* The 16 bytes of block b of 4-bit codes, as words of VL rows. */
+INLINE void codes_nibble_words(const codes_kind kind, const unsigned char *chunk, size_t stride,
+                               uint32_t b, vi word[4])
+{
+    size_t header = kind == CODES_Q4_0 ? 2 : 4;
+    size_t at = kind == CODES_AFFINE4 ? 16 * (size_t)b : b * codes_block_bytes(kind) + header;
+    v_turn_words(chunk + at, stride, word);
+}
+
+/* The bytes of the first and of the second 16 columns of GROUP blocks. Q4_K and Q5_K: 32 bytes hold
+ * two blocks, in their low and in their high nibbles. */
+INLINE void codes_halves_k(const codes_kind kind, const unsigned char *chunk, uint32_t b,
+                           vi half[2])
+{
+    const unsigned char *low = chunk + (kind == CODES_Q4_K ? 16 : 48) + (size_t)b * 16;
+    const vi shift = v_quarters(0, 4, 0, 4);
+    const vi nibble = vi_set1(0x0f0f0f0f);
     UNROLL
-    for (int i = 0; i < 16; i++) {
-        int j = i % 8 / 2 * 4 + i % 2;
-        vi bit = vi_and(of_half[i / 8], vi_set1(0x00010001 << j));
-        bit = j < 4 ? vi_sll_halves(bit, 4 - j) : vi_srl_halves(bit, j - 4);
-        pair[i] = vi_minus_16(vi_or(pair[i], bit), 16);
+    for (int h = 0; h < 2; h++) {
+        half[h] = vi_and(vi_srlv(v_load_twice(low + 16 * (size_t)h, 32), shift), nibble);
+        if (kind == CODES_Q4_K) continue;
+        vi bit = vi_srlv(v_load_all(chunk + 16 + 16 * (size_t)h), v_quarters_from(b, 1));
+        half[h] = vi_or(half[h], vi_sll(vi_and(bit, vi_set1(0x01010101)), 4));
+    }
+}
+
+/* Q6_K: of each half of a super-block blocks 0 and 1 lie in the low nibbles of 64 bytes, 2 and 3 in
+ * the high ones. */
+INLINE void codes_halves_q6_k(const unsigned char *chunk, uint32_t b, vi half[2])
+{
+    const unsigned char *low = chunk + (size_t)(b / 4) * 64;
+    const unsigned char *high = chunk + 128 + (size_t)(b / 4) * 32;
+    const vi shift = GROUP == 4 ? v_quarters(0, 0, 4, 4) : vi_set1(b % 4 == 0 ? 0 : 4);
+    UNROLL
+    for (size_t h = 0; h < 2; h++) {
+        vi nibbles = vi_srlv(v_load_again(low + 16 * h, 32), shift);
+        vi two = vi_srlv(v_load_all(high + 16 * h), v_quarters_from(b % 4 * 2, 2));
+        half[h] = vi_or(vi_and(nibbles, vi_set1(0x0f0f0f0f)),
+                        vi_sll(vi_and(two, vi_set1(0x03030303)), 4));
     }
 }
 
@@ -366,24 +377,6 @@ static void affine_params(const unsigned char *row, uint32_t group, uint8_t type
 {
     for (uint32_t b = 0; b < n_blocks; b++) {
         out[b] = affine_param(row, (block + b) * KERNEL_BLOCK / group, type);
-    }
-}
-
-/* Bytes of a block of the encodings with an f16 scale in front of every 32 codes; 0: another
- * one. */
-INLINE size_t codes_block_bytes(const codes_kind kind)
-{
-    switch (kind) {
-    case CODES_Q4_0:
-        return 18;
-    case CODES_Q4_1:
-        return 20;
-    case CODES_Q5_0:
-        return 22;
-    case CODES_Q8_0:
-        return 34;
-    default:
-        return 0;
     }
 }
 

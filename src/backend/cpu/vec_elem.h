@@ -36,51 +36,6 @@ static void prepare_bf16(const float *x, uint32_t n, float *f, uint16_t *h)
     }
 }
 
-/* Below this exponent the block's scale would leave the normal range. */
-enum { EXPONENT_LEAST = -100, SLOT = VL / 4 * 16 };
-
-/* Where the blocks of a token end, zeros fill the last group. */
-static void prepare_i16(const float *x, uint32_t n_blocks, unsigned char *codes)
-{
-    const uint32_t group = VL / 4;
-    uint32_t all = kernel_codes_blocks(n_blocks, group);
-    if (all > n_blocks) {
-        size_t bytes = (size_t)group * KERNEL_BLOCK_BYTES;
-        memset(codes + all / group * bytes - bytes, 0, bytes);
-    }
-    for (uint32_t b = 0; b < n_blocks; b++, x += KERNEL_BLOCK) {
-        vi bits[KERNEL_BLOCK / VL];
-        vi top = vi_zero();
-        UNROLL
-        for (int i = 0; i < KERNEL_BLOCK / VL; i++) {
-            bits[i] = bits_round_bf16(vf_load(x + (size_t)i * VL));
-            top = vi_max(top, vi_and(bits[i], vi_set1(0x7fffffff)));
-        }
-        uint32_t largest = (uint32_t)vi_top(top);
-        if (largest >= 0x7f800000u) {
-            UNROLL
-            for (int i = 0; i < KERNEL_BLOCK / VL; i++) bits[i] = vi_zero();
-        }
-        int exponent = (int)(largest >> 23) - 127;
-        if (exponent < EXPONENT_LEAST || largest >= 0x7f800000u) exponent = EXPONENT_LEAST;
-        float step = fp_from_bits((uint32_t)(exponent - 14 + 127) << 23);
-        vf inverse = vf_set1(fp_from_bits((uint32_t)(14 - exponent + 127) << 23));
-        vi whole[KERNEL_BLOCK / VL];
-        vi total = vi_zero();
-        UNROLL
-        for (int i = 0; i < KERNEL_BLOCK / VL; i++) {
-            whole[i] = vi_round(vf_mul(vf_of(bits[i]), inverse));
-            total = vi_add(total, whole[i]);
-        }
-        unsigned char *q = codes + kernel_code_at(b * KERNEL_BLOCK, group);
-        vi_store_even_odd(q, q + (size_t)2 * SLOT, whole);
-        vi_store_even_odd(q + SLOT, q + (size_t)3 * SLOT, whole + 16 / VL);
-        if (largest == 0) step = 0.0F;
-        if (largest >= 0x7f800000u) step = NAN;
-        kernel_numbers_put(codes, b, group, step, vi_total(total));
-    }
-}
-
 /* The sum in double: squares of f32 cannot overflow it. */
 static void rms_norm(const float *x, const float *w, uint32_t n, float eps, float *y)
 {

@@ -3,16 +3,17 @@
  * For one output, with t_b the exact integer sum of code * q over block b (for Q6_K over each half
  * of it) and b ascending within each class of blocks that are equal modulo GROUP:
  *     s = fma(scale_b, t_b * x.scale_b, s)    s = 0 at first
- *     m = fma(bias_b, x.sum_b, m)             the same, where the encoding has biases
- * Then s + m of each class, the classes as (0 + 2) + (1 + 3) or 0 + 1, and
+ *     s = fma(bias_b, x.sum_b, s)             where the encoding has biases
+ * Then the classes as (0 + 2) + (1 + 3) or 0 + 1, and
  *     y = add + (sum + bias).
  * t_b is rounded once to f32, and the product with a power of two is exact. t_b has at most 32 *
  * 255 * 32640 < 2^31. As integers have no order of addition, how they are summed is free: few
  * tokens do it as vec_linear_few.h says, more as follows.
  *
  * VL rows are the lanes. The packed codes of a block are turned first, 16 bytes of each row into
- * four words of VL rows, and unpacked then, VL rows at a time, into pairs of 16-bit codes that meet
- * a pair of inputs. Up to 32 tokens share a panel of such pairs. */
+ * four words of VL rows, and unpacked then, VL rows at a time, into units (vec_form_words.h, or
+ * vec_form_bytes.h): pairs of 16-bit codes or four bytes in each lane, which meet as many inputs.
+ * Up to 32 tokens share a panel of them. */
 #ifndef BACKEND_CPU_VEC_LINEAR_CODES_H
 #define BACKEND_CPU_VEC_LINEAR_CODES_H
 
@@ -21,8 +22,7 @@
 /* Tokens that share an unpacked panel. */
 enum { PANEL_TOKENS = 32 };
 
-/* Vectors of rows: a broadcast pair of inputs meets both. */
-enum { PANEL_VECTORS = 2, PANEL_ROWS = PANEL_VECTORS * VL, SUMS = GROUP * PANEL_ROWS };
+enum { PANEL_ROWS = PANEL_VECTORS * VL, SUMS = GROUP * PANEL_ROWS };
 
 /* The scales of VL rows of one chunk. */
 typedef struct codes_scale_panel {
@@ -30,10 +30,13 @@ typedef struct codes_scale_panel {
     _Alignas(64) float bias[CHUNK_BLOCKS * VL];
 } codes_scale_panel;
 
+/* Chunks whose scales and biases are read at once where 64 columns share one: 16 bytes of a row. */
+enum { WORDS_BLOCKS = 2 * CHUNK_BLOCKS };
+
 typedef struct codes_panel {
     codes_scale_panel of[PANEL_VECTORS];
-    /* [block, pair of columns, row] */
-    _Alignas(64) int32_t pairs[CHUNK_BLOCKS * (VW / 2) * PANEL_ROWS];
+    _Alignas(64) int32_t words[2][PANEL_VECTORS][4 * VL]; /* [plane][vector][pair of groups, row] */
+    _Alignas(64) int32_t units[CHUNK_BLOCKS * UNITS * PANEL_ROWS]; /* [block, unit, row] */
 } codes_panel;
 
 /* VL rows that are at work. Where a matrix ends within them, they are its last VL rows and some of
@@ -96,6 +99,14 @@ INLINE const unsigned char *codes_chunk(const codes_kind kind, const codes_rows 
     return rows->codes + block / CHUNK_BLOCKS * codes_chunk_bytes(kind);
 }
 
+/* Where the scales (plane 1) or biases (2) of an affine encoding from block on start in lane 0. */
+INLINE const unsigned char *codes_params_at(const codes_rows *rows, uint32_t block, int plane)
+{
+    const tensor *w = rows->a->w;
+    return w->planes[plane] + rows->first * w->row_bytes[plane] +
+           (size_t)(block * KERNEL_BLOCK / w->group) * 2;
+}
+
 /* The scales and biases of a chunk, with rows as lanes. */
 INLINE void codes_panel_scales(const codes_kind kind, const codes_rows *rows, uint32_t block,
                                uint32_t n_blocks, codes_scale_panel *p)
@@ -124,10 +135,8 @@ INLINE void codes_panel_scales(const codes_kind kind, const codes_rows *rows, ui
         return;
     }
     for (int plane = 1; plane < 3; plane++) {
-        const unsigned char *params = w->planes[plane] + rows->first * w->row_bytes[plane];
-        affine_panel(params + (size_t)(block * KERNEL_BLOCK / w->group) * 2,
-                     (size_t)w->row_bytes[plane] * rows->lanes, w->group, w->param_type,
-                     plane == 1 ? p->scale[0] : p->bias);
+        affine_panel(codes_params_at(rows, block, plane), (size_t)w->row_bytes[plane] * rows->lanes,
+                     w->group, w->param_type, plane == 1 ? p->scale[0] : p->bias);
     }
 }
 
@@ -161,85 +170,17 @@ INLINE void codes_store(const codes_rows *rows, uint32_t token, vf sum)
     vf_store(a->y + to, sum);
 }
 
-/* Where the pairs of inputs stand that meet nibbles k and k + 4 of word c of a block. */
-INLINE size_t codes_nibble_pair(const codes_kind kind, size_t c, size_t k)
-{
-    if (kind == CODES_AFFINE4) return 4 * c + k;
-    return k % 2 * 8 + 2 * c + k / 2;
-}
-
-INLINE bool codes_nibbles(const codes_kind kind)
-{
-    return kind == CODES_AFFINE4 || kind == CODES_Q4_0 || kind == CODES_Q4_1;
-}
-
-/* The 16 bytes of block b of 4-bit codes, as words of VL rows. */
-INLINE void codes_nibble_words(const codes_kind kind, const unsigned char *chunk, size_t stride,
-                               uint32_t b, vi word[4])
-{
-    size_t header = kind == CODES_Q4_0 ? 2 : 4;
-    size_t at = kind == CODES_AFFINE4 ? 16 * (size_t)b : b * codes_block_bytes(kind) + header;
-    v_turn_words(chunk + at, stride, word);
-    if (kind != CODES_AFFINE4) return;
-    UNROLL
-    for (int c = 0; c < 4; c++) word[c] = vi_swap_middle(word[c]);
-}
-
-/* Bytes of a word -> the pairs (0, 2) and (1, 3). */
-INLINE void codes_split(vi word, vi pair[2])
-{
-    pair[0] = vi_and(word, vi_set1(0x00ff00ff));
-    pair[1] = vi_srl_halves(word, 8);
-}
-
-/* Block b of a chunk of VL rows -> the 16 pairs of its columns, signed where the encoding is. */
-INLINE void codes_pairs(const codes_kind kind, const unsigned char *chunk, size_t stride,
-                        uint32_t b, vi pair[16])
-{
-    vi word[8];
-    if (codes_nibbles(kind)) {
-        codes_nibble_words(kind, chunk, stride, b, word);
-        UNROLL
-        for (size_t c = 0; c < 4; c++) {
-            UNROLL
-            for (size_t k = 0; k < 4; k++) {
-                vi code = vi_srl_halves(word[c], 4 * (int)k);
-                if (k < 3) code = vi_and(code, vi_set1(0x000f000f));
-                if (kind == CODES_Q4_0) code = vi_minus_16(code, 8);
-                pair[codes_nibble_pair(kind, c, k)] = code;
-            }
-        }
-        return;
-    }
-    codes_words(kind, chunk, stride, b, word);
-    UNROLL
-    for (size_t c = 0; c < 8; c++) {
-        if (kind == CODES_Q8_0) {
-            pair[2 * c] = vi_sra_halves(vi_sll_halves(word[c], 8), 8);
-            pair[2 * c + 1] = vi_sra_halves(word[c], 8);
-            continue;
-        }
-        codes_split(word[c], pair + 2 * c);
-        if (kind == CODES_Q6_K) {
-            pair[2 * c] = vi_minus_16(pair[2 * c], 32);
-            pair[2 * c + 1] = vi_minus_16(pair[2 * c + 1], 32);
-        }
-    }
-    if (kind == CODES_Q5_0) codes_fifth(chunk + (size_t)b * 22 + 2, stride, pair);
-}
-
 /* One chunk of a panel and the tokens that share it. */
 typedef struct codes_work {
     const kernel_linear *a;
     codes_panel panel;
     uint32_t token, n; /* n <= PANEL_TOKENS tokens from this one on */
     uint32_t block, n_blocks;
-    size_t stride;                             /* bytes of a token's input */
-    const unsigned char *ahead[PANEL_VECTORS]; /* to be fetched, ahead_bytes a block */
-    size_t ahead_bytes;
-    /* Sums so far, and those of biases. */
-    _Alignas(64) float s[PANEL_TOKENS * SUMS];
-    _Alignas(64) float m[PANEL_TOKENS * SUMS];
+    uint32_t words_end; /* blocks before this one have their scales in panel.words */
+    size_t stride;      /* bytes of a token's input */
+    const unsigned char *ahead[PANEL_VECTORS]; /* to be fetched: ahead_bytes of VL rows */
+    size_t ahead_bytes, ahead_stride;
+    _Alignas(64) float s[PANEL_TOKENS * SUMS]; /* the sums so far */
 } codes_work;
 
 /* Where vector v of class (block modulo GROUP) of token t is summed. */
@@ -254,20 +195,13 @@ INLINE const unsigned char *codes_input(const codes_work *w, uint32_t t)
     return w->a->x.codes + (size_t)(w->token + t) * w->stride;
 }
 
-INLINE vf vf_set1_at(const unsigned char *at)
-{
-    float value;
-    memcpy(&value, at, sizeof value);
-    return vf_set1(value);
-}
-
 /* Where block b of the chunk stands in n tokens from token + t on: the first of its columns. What
  * else a group holds of the block lies at the AT_ distances from there. */
 INLINE void codes_inputs(const codes_work *w, uint32_t t, uint32_t b, const uint32_t n,
                          const unsigned char *in[CODE_TOKENS])
 {
     const unsigned char *x = codes_input(w, t);
-    x += kernel_code_at((w->block + b) * KERNEL_BLOCK, GROUP);
+    x += kernel_bytes_at(w->block + b, GROUP, false);
     UNROLL
     for (uint32_t i = 0; i < n; i++, x += w->stride) in[i] = v_kept(x);
 }
@@ -280,154 +214,169 @@ INLINE float *codes_sums(float *sums, uint32_t t, uint32_t b)
     return at;
 }
 
-/* The biases of a chunk for n tokens from token + t on. */
-INLINE void codes_biases(codes_work *w, uint32_t t, const uint32_t n)
+/* Fetches the chunk after this one, a few rows a block: of the same rows, or at their end of those
+ * that come next. Only the first tile does. */
+INLINE void codes_tile_prefetch(const codes_work *w, uint32_t b)
 {
-    for (uint32_t b = 0; b < w->n_blocks; b++) {
-        const unsigned char *in[CODE_TOKENS];
-        codes_inputs(w, t, b, n, in);
-        float *m = codes_sums(w->m, t, b);
-        vf bias[PANEL_VECTORS];
+    enum { ROWS = VL / CHUNK_BLOCKS };
+    for (int v = 0; v < PANEL_VECTORS; v++) {
+        const unsigned char *at = w->ahead[v] + (size_t)b * ROWS * w->ahead_stride;
         UNROLL
-        for (int v = 0; v < PANEL_VECTORS; v++) {
-            bias[v] = vf_load(w->panel.of[v].bias + (size_t)b * VL);
-        }
-        UNROLL
-        for (uint32_t i = 0; i < n; i++) {
-            vf sum = vf_set1_at(in[i] + AT_SUM);
-            UNROLL
-            for (size_t v = 0; v < PANEL_VECTORS; v++) {
-                float *at = m + codes_sum_at(i, 0, v);
-                vf_store(at, vf_fma(bias[v], sum, vf_load(at)));
-            }
+        for (int r = 0; r < ROWS; r++, at += w->ahead_stride) {
+            for (size_t i = 0; i < w->ahead_bytes; i += LINE) v_prefetch_far(at + i);
         }
     }
 }
 
-/* Where the inputs that meet pair i of a block stand, in bytes. */
-INLINE size_t codes_pair_at(size_t i)
+/* Number group (from 0) of vector v in panel.words. */
+INLINE vf codes_word_at(const codes_work *w, size_t plane, uint32_t v, uint32_t group)
 {
-    size_t slot = i / 8 + i % 2 * 2;
-    return 2 * (slot * GROUP * 8 + i % 8 / 2 * 2);
+    vi word = vi_load(w->panel.words[plane][v] + (size_t)(group / 2) * VL);
+    if (w->a->w->param_type == ENCODING_ID_F16) {
+        return vf_from_f16(group % 2 == 0 ? vi_and(word, vi_set1(0xffff)) : vi_srl(word, 16));
+    }
+    return vf_of(group % 2 == 0 ? vi_sll(word, 16) : vi_and(word, vi_set1((int32_t)0xffff0000u)));
 }
 
-/* Pairs [VW / 2, PANEL_ROWS], first to first + n_pairs - 1 of them, against those of n tokens. */
-INLINE void codes_dots(const int32_t *pairs, const size_t first, const size_t n_pairs,
-                       const unsigned char *const in[CODE_TOKENS], const uint32_t n,
-                       vi dot[CODE_TOKENS][PANEL_VECTORS])
+/* The scales of a half of block b of the chunk. */
+INLINE vf codes_scale_at(const codes_work *w, uint32_t b, uint32_t v, const int half)
 {
+    if (w->block < w->words_end) {
+        return codes_word_at(w, 0, v, (w->block + b + WORDS_BLOCKS - w->words_end) / 2);
+    }
+    return vf_load(w->panel.of[v].scale[half] + (size_t)b * VL);
+}
+
+INLINE vf codes_bias_at(const codes_work *w, uint32_t b, uint32_t v)
+{
+    if (w->block < w->words_end) {
+        return codes_word_at(w, 1, v, (w->block + b + WORDS_BLOCKS - w->words_end) / 2);
+    }
+    return vf_load(w->panel.of[v].bias + (size_t)b * VL);
+}
+
+/* Dot products of a half of block b, or of all of it, with n inputs that stand at in, onto sums. */
+INLINE void codes_scaled(const codes_kind like, const codes_work *w, uint32_t b, const int half,
+                         const unsigned char *const in[CODE_TOKENS], const uint32_t n,
+                         vi dot[CODE_TOKENS][PANEL_VECTORS], float *s)
+{
+    vf scale[PANEL_VECTORS];
+    vf bias[PANEL_VECTORS];
     UNROLL
-    for (size_t i = first; i < first + n_pairs; i++) {
-        vi code[PANEL_VECTORS];
+    for (uint32_t v = 0; v < PANEL_VECTORS; v++) {
+        scale[v] = codes_scale_at(w, b, v, half);
+        bias[v] = codes_biased(like) ? codes_bias_at(w, b, v) : vf_zero();
+    }
+    UNROLL
+    for (uint32_t i = 0; i < n; i++) {
+        form_unit_whole(like, half, in[i], dot[i]);
+        vf x_scale = vf_of(vi_set1_at(in[i] + AT_SCALE));
+        vf x_sum = codes_biased(like) ? vf_of(vi_set1_at(in[i] + AT_SUM)) : vf_zero();
         UNROLL
         for (size_t v = 0; v < PANEL_VECTORS; v++) {
-            code[v] = vi_load(pairs + i * PANEL_ROWS + v * VL);
-        }
-        UNROLL
-        for (uint32_t t = 0; t < n; t++) {
-            UNROLL
-            for (int v = 0; v < PANEL_VECTORS; v++) {
-                vi before = i == first ? vi_zero() : dot[t][v];
-                dot[t][v] = vi_dot_pair(before, code[v], in[t] + codes_pair_at(i));
-            }
+            float *at = s + codes_sum_at(i, 0, v);
+            vf sum = vf_fma(scale[v], vf_mul(vf_from_int(dot[i][v]), x_scale), vf_load(at));
+            if (codes_biased(like)) sum = vf_fma(bias[v], x_sum, sum);
+            vf_store(at, sum);
         }
     }
 }
 
-/* Only the first tile meets rows whose successors are not yet on their way. */
-INLINE void codes_tile_prefetch(const codes_work *w, size_t b)
+/* One chunk of a panel against n tokens from token + t on. like: a kind that is multiplied as the
+ * one at work is. */
+INLINE void codes_tile(const codes_kind like, codes_work *w, uint32_t t, const uint32_t n)
 {
-    for (int v = 0; v < PANEL_VECTORS; v++) {
-        const unsigned char *at = w->ahead[v] + b * w->ahead_bytes;
-        for (size_t i = 0; i < w->ahead_bytes; i += LINE) v_prefetch_far(at + i);
-    }
-}
-
-/* One chunk of a panel against n tokens from token + t on. */
-INLINE void codes_tile(codes_work *w, uint32_t t, const uint32_t n, const int subs,
-                       const bool biased)
-{
-    const size_t n_pairs = VW / 2 / (size_t)subs;
     for (uint32_t b = 0; b < w->n_blocks; b++) {
-        const int32_t *pairs = w->panel.pairs + (size_t)b * (VW / 2) * PANEL_ROWS;
+        const int32_t *units = w->panel.units + (size_t)b * UNITS * PANEL_ROWS;
         const unsigned char *in[CODE_TOKENS];
         codes_inputs(w, t, b, n, in);
         float *s = codes_sums(w->s, t, b);
         if (t == 0) codes_tile_prefetch(w, b);
         UNROLL
-        for (size_t h = 0; h < (size_t)subs; h++) {
+        for (int h = 0; h < codes_subs(like); h++) {
             vi dot[CODE_TOKENS][PANEL_VECTORS];
-            codes_dots(pairs, h * n_pairs, n_pairs, in, n, dot);
-            UNROLL
-            for (size_t v = 0; v < PANEL_VECTORS; v++) {
-                vf scale = vf_load(w->panel.of[v].scale[h] + (size_t)b * VL);
-                UNROLL
-                for (uint32_t i = 0; i < n; i++) {
-                    float *at = s + codes_sum_at(i, 0, v);
-                    vf term = vf_mul(vf_from_int(dot[i][v]), vf_set1_at(in[i] + AT_SCALE));
-                    vf_store(at, vf_fma(scale, term, vf_load(at)));
-                }
-            }
+            form_dots(like, units, PANEL_ROWS, h, in, n, dot);
+            codes_scaled(like, w, b, h, in, n, dot, s);
         }
     }
-    if (biased) codes_biases(w, t, n);
 }
 
 /* One chunk of a panel against its tokens, in tiles. */
-INLINE void codes_tiles(codes_work *w, const int subs, const bool biased)
+INLINE void codes_tiles(const codes_kind like, codes_work *w)
 {
     uint32_t t = 0;
-    for (; w->n - t >= CODE_TOKENS; t += CODE_TOKENS) codes_tile(w, t, CODE_TOKENS, subs, biased);
+    for (; w->n - t >= CODE_TOKENS; t += CODE_TOKENS) codes_tile(like, w, t, CODE_TOKENS);
     if (CODE_TOKENS > 4 && w->n - t >= 4) {
-        codes_tile(w, t, 4, subs, biased);
+        codes_tile(like, w, t, 4);
         t += 4;
     }
     if (w->n - t >= 2) {
-        codes_tile(w, t, 2, subs, biased);
+        codes_tile(like, w, t, 2);
         t += 2;
     }
-    if (w->n > t) codes_tile(w, t, 1, subs, biased);
+    if (w->n > t) codes_tile(like, w, t, 1);
 }
 
 typedef void codes_tiles_fn(codes_work *w);
 
-static void codes_tiles_plain(codes_work *w)
+#define CODES_TILES(name)                                                                          \
+    static void codes_tiles_##name(codes_work *w)                                                  \
+    {                                                                                              \
+        codes_tiles(CODES_##name, w);                                                              \
+    }
+FORM_LIKE_MAP(CODES_TILES)
+#undef CODES_TILES
+
+/* The tiles of a kind that form_like gave. */
+INLINE codes_tiles_fn *codes_tiles_of(const codes_kind like)
 {
-    codes_tiles(w, 1, false);
+    switch (like) {
+#define CODES_CASE(name)                                                                           \
+    case CODES_##name:                                                                             \
+        return codes_tiles_##name;
+        FORM_LIKE_MAP(CODES_CASE)
+#undef CODES_CASE
+    default:
+        return NULL;
+    }
 }
 
-static void codes_tiles_biased(codes_work *w)
+/* The scales and biases of two chunks, as they lie in the file but turned. */
+INLINE void codes_turned_words(const codes_rows *rows, codes_work *w, uint32_t v)
 {
-    codes_tiles(w, 1, true);
-}
-
-static void codes_tiles_halves(codes_work *w)
-{
-    codes_tiles(w, 2, false);
+    for (int plane = 1; plane < 3; plane++) {
+        vi word[4];
+        v_turn_words(codes_params_at(rows, w->block, plane),
+                     (size_t)rows->a->w->row_bytes[plane] * rows->lanes, word);
+        UNROLL
+        for (size_t i = 0; i < 4; i++) vi_store(w->panel.words[plane - 1][v] + i * VL, word[i]);
+    }
 }
 
 /* Vector v of a panel. */
-INLINE void codes_unpack_panel(const codes_kind kind, const codes_rows *rows, uint32_t block,
-                               uint32_t n_blocks, codes_panel *p, uint32_t v)
+INLINE void codes_unpack_panel(const codes_kind kind, const codes_rows *rows, codes_work *w,
+                               uint32_t v)
 {
+    const uint32_t block = w->block;
+    const uint32_t n_blocks = w->n_blocks;
+    const uint32_t words_end = w->words_end;
+    codes_panel *p = &w->panel;
     const unsigned char *chunk = codes_chunk(kind, rows, block);
-    codes_panel_scales(kind, rows, block, n_blocks, &p->of[v]);
+    if (block >= words_end) codes_panel_scales(kind, rows, block, n_blocks, &p->of[v]);
     codes_prefetch_params(kind, rows, block / CHUNK_BLOCKS);
     for (uint32_t b = 0; b < n_blocks; b++) {
-        int32_t *out = p->pairs + (size_t)b * (VW / 2) * PANEL_ROWS + (size_t)v * VL;
-        vi pair[16];
-        codes_pairs(kind, chunk, rows->stride, b, pair);
+        int32_t *out = p->units + (size_t)b * UNITS * PANEL_ROWS + (size_t)v * VL;
+        vi unit[UNITS];
+        form_units(kind, chunk, rows->stride, b, unit);
         UNROLL
-        for (size_t i = 0; i < 16; i++) vi_store(out + i * PANEL_ROWS, pair[i]);
+        for (size_t i = 0; i < UNITS; i++) vi_store(out + i * PANEL_ROWS, unit[i]);
     }
 }
 
 /* A panel of rows from first on, all its chunks; returns the row after it. */
 INLINE uint32_t codes_panel_rows(const codes_kind kind, uint32_t first, codes_work *w)
 {
-    codes_tiles_fn *tiles = codes_subs(kind) == 2 ? codes_tiles_halves
-                            : codes_biased(kind)  ? codes_tiles_biased
-                                                  : codes_tiles_plain;
+    codes_tiles_fn *tiles = codes_tiles_of(form_like(kind));
     codes_rows rows[PANEL_VECTORS];
     uint32_t n_vectors = 0;
     for (; n_vectors < PANEL_VECTORS && first < w->a->end; n_vectors++) {
@@ -435,24 +384,29 @@ INLINE uint32_t codes_panel_rows(const codes_kind kind, uint32_t first, codes_wo
         first += rows[n_vectors].end - rows[n_vectors].begin;
     }
     memset(w->s, 0, (size_t)w->n * SUMS * sizeof(float));
-    memset(w->m, 0, (size_t)w->n * SUMS * sizeof(float));
-    w->ahead_bytes = codes_chunk_bytes(kind) * (VL / CHUNK_BLOCKS);
+    const bool words =
+        kind <= CODES_AFFINE8 && w->a->w->group == 64 && w->a->w->param_type != ENCODING_ID_F32;
+    w->words_end = 0;
+    w->ahead_bytes = codes_chunk_bytes(kind);
+    w->ahead_stride = rows[0].stride;
     for (w->block = 0; w->block < rows[0].n_blocks; w->block += CHUNK_BLOCKS) {
         uint32_t left = rows[0].n_blocks - w->block;
         w->n_blocks = left < CHUNK_BLOCKS ? left : CHUNK_BLOCKS;
+        if (words && w->block >= w->words_end && left >= WORDS_BLOCKS) {
+            w->words_end = w->block + WORDS_BLOCKS;
+        }
         for (uint32_t v = 0; v < PANEL_VECTORS; v++) {
             const codes_rows *of = &rows[v < n_vectors ? v : 0];
-            codes_unpack_panel(kind, of, w->block, w->n_blocks, &w->panel, v);
-            w->ahead[v] = of->ahead + w->block * w->ahead_bytes;
+            if (w->block + WORDS_BLOCKS == w->words_end) codes_turned_words(of, w, v);
+            codes_unpack_panel(kind, of, w, v);
+            w->ahead[v] =
+                left > CHUNK_BLOCKS ? codes_chunk(kind, of, w->block + CHUNK_BLOCKS) : of->ahead;
         }
         tiles(w);
     }
     for (uint32_t t = 0; t < w->n; t++) {
         for (size_t v = 0; v < n_vectors; v++) {
             size_t at = codes_sum_at(t, 0, v);
-            for (size_t i = at; i < at + SUMS; i += PANEL_ROWS) {
-                vf_store(w->s + i, vf_add(vf_load(w->s + i), vf_load(w->m + i)));
-            }
             codes_store(&rows[v], w->token + t, v_sum_classes(w->s + at, PANEL_ROWS));
         }
     }
@@ -481,6 +435,9 @@ INLINE void codes_many(const codes_kind kind, const kernel_linear *a)
             return;                                                                                \
         case 2:                                                                                    \
             codes_few(CODES_##name, a, 2);                                                         \
+            return;                                                                                \
+        case 3:                                                                                    \
+            codes_few(CODES_##name, a, 3);                                                         \
             return;                                                                                \
         case 4:                                                                                    \
             codes_few(CODES_##name, a, 4);                                                         \

@@ -10,11 +10,8 @@
 
 #include "backend/cpu/vec_codes.h"
 
-/* Blocks of a vector; rows at work; tokens that share unpacked codes. */
-enum { GROUP = VL / 4, QUAD = 4, FEW_TOKENS = 4 };
-
-_Static_assert((int)GROUP <= (int)KERNEL_GROUP_MOST && (int)CHUNK_BLOCKS % (int)GROUP == 0,
-               "a chunk holds groups");
+/* Tokens that share unpacked codes. */
+enum { FEW_TOKENS = 4 };
 
 /* The parameters of four rows of a chunk: [block, row]. */
 typedef struct quad_params {
@@ -35,145 +32,6 @@ typedef struct quad_rows {
     uint32_t first, n;
     uint32_t n_blocks;
 } quad_rows;
-
-/* ---- codes: slot i of a block are columns 0, 2 .. 14 (i 0), 16, 18 .. (1), 1, 3 .. (2), 17 .. (3)
- */
-
-/* Bytes of the first and of the second 16 columns of GROUP blocks. */
-INLINE void slots_of_bytes(vi first, vi second, vi slot[4])
-{
-    const vi low = vi_set1(0x00ff00ff);
-    slot[0] = vi_and(first, low);
-    slot[1] = vi_and(second, low);
-    slot[2] = vi_srl_halves(first, 8);
-    slot[3] = vi_srl_halves(second, 8);
-}
-
-/* 16 bits hold columns 2 l, 16 + 2 l, 2 l + 1, 17 + 2 l. */
-INLINE void slots_of_nibbles(vi code, vi slot[4])
-{
-    const vi low = vi_set1(0x000f000f);
-    UNROLL
-    for (int i = 0; i < 3; i++) slot[i] = vi_and(vi_srl_halves(code, 4 * i), low);
-    slot[3] = vi_srl_halves(code, 12);
-}
-
-INLINE void slots_of_q5_0(const unsigned char *at, vi slot[4])
-{
-    slots_of_nibbles(v_load_quarters(at + 6, 22), slot);
-    /* The bits, and 12 bytes of codes with them. */
-    vi bits = v_load_quarters(at + 2, 22);
-    UNROLL
-    for (int i = 0; i < 4; i++) {
-        slot[i] = vi_minus_16(vi_or(slot[i], v_fifth_bits(bits, i)), 16);
-    }
-}
-
-/* Q4_K and Q5_K: 32 bytes hold two blocks, in their low and in their high nibbles. */
-INLINE void slots_of_k(const codes_kind kind, const unsigned char *chunk, uint32_t b, vi slot[4])
-{
-    const unsigned char *low = chunk + (kind == CODES_Q4_K ? 16 : 48) + (size_t)b * 16;
-    const vi shift = v_quarters(0, 4, 0, 4);
-    const vi nibble = vi_set1(0x0f0f0f0f);
-    vi half[2];
-    UNROLL
-    for (int h = 0; h < 2; h++) {
-        half[h] = vi_and(vi_srlv(v_load_twice(low + 16 * (size_t)h, 32), shift), nibble);
-        if (kind == CODES_Q4_K) continue;
-        vi bit = vi_srlv(v_load_all(chunk + 16 + 16 * (size_t)h), v_quarters_from(b, 1));
-        half[h] = vi_or(half[h], vi_sll(vi_and(bit, vi_set1(0x01010101)), 4));
-    }
-    slots_of_bytes(half[0], half[1], slot);
-}
-
-/* Q6_K: of each half of a super-block blocks 0 and 1 lie in the low nibbles of 64 bytes, 2 and 3 in
- * the high ones. */
-INLINE void slots_of_q6_k(const unsigned char *chunk, uint32_t b, vi slot[4])
-{
-    const unsigned char *low = chunk + (size_t)(b / 4) * 64;
-    const unsigned char *high = chunk + 128 + (size_t)(b / 4) * 32;
-    const vi shift = GROUP == 4 ? v_quarters(0, 0, 4, 4) : vi_set1(b % 4 == 0 ? 0 : 4);
-    vi half[2];
-    UNROLL
-    for (size_t h = 0; h < 2; h++) {
-        vi nibbles = vi_srlv(v_load_again(low + 16 * h, 32), shift);
-        vi two = vi_srlv(v_load_all(high + 16 * h), v_quarters_from(b % 4 * 2, 2));
-        half[h] = vi_or(vi_and(nibbles, vi_set1(0x0f0f0f0f)),
-                        vi_sll(vi_and(two, vi_set1(0x03030303)), 4));
-    }
-    slots_of_bytes(half[0], half[1], slot);
-    UNROLL
-    for (int i = 0; i < 4; i++) slot[i] = vi_minus_16(slot[i], 32);
-}
-
-INLINE void slots_of_stream(const unsigned char *at, const int bits, vi slot[4])
-{
-    vw block[GROUP];
-    UNROLL
-    for (size_t i = 0; i < GROUP; i++) block[i] = vw_bits(at + i * 4 * (size_t)bits, bits);
-    vw_to_slots(block, slot);
-}
-
-/* Blocks b .. b + GROUP - 1 (b a multiple of GROUP) of one row's chunk, signed where the encoding
- * is; codes of Q4_0 are not. */
-INLINE void codes_slots(const codes_kind kind, const unsigned char *chunk, uint32_t b, vi slot[4])
-{
-    const size_t i = b;
-    switch (kind) {
-    case CODES_AFFINE2:
-        slots_of_stream(chunk + i * 8, 2, slot);
-        return;
-    case CODES_AFFINE3:
-        slots_of_stream(chunk + i * 12, 3, slot);
-        return;
-    case CODES_AFFINE4: {
-        /* Bytes 8 apart come together: their nibbles are columns 2 l, 2 l + 1, 16 + 2 l, ... */
-        vi order[4];
-        slots_of_nibbles(vi_fold_bytes(vi_load(chunk + i * 16)), order);
-        slot[0] = order[0];
-        slot[1] = order[2];
-        slot[2] = order[1];
-        slot[3] = order[3];
-        return;
-    }
-    case CODES_AFFINE5:
-        slots_of_stream(chunk + i * 20, 5, slot);
-        return;
-    case CODES_AFFINE6:
-        slots_of_stream(chunk + i * 24, 6, slot);
-        return;
-    case CODES_AFFINE8:
-        slots_of_bytes(v_load_quarters(chunk + i * 32, 32),
-                       v_load_quarters(chunk + i * 32 + 16, 32), slot);
-        return;
-    case CODES_Q4_0:
-        slots_of_nibbles(v_load_quarters(chunk + i * 18 + 2, 18), slot);
-        return;
-    case CODES_Q4_1:
-        slots_of_nibbles(v_load_quarters(chunk + i * 20 + 4, 20), slot);
-        return;
-    case CODES_Q5_0:
-        slots_of_q5_0(chunk + i * 22, slot);
-        return;
-    case CODES_Q8_0: {
-        vi half[2] = {v_load_quarters(chunk + i * 34 + 2, 34),
-                      v_load_quarters(chunk + i * 34 + 18, 34)};
-        UNROLL
-        for (int h = 0; h < 2; h++) {
-            slot[h] = vi_sra_halves(vi_sll_halves(half[h], 8), 8);
-            slot[2 + h] = vi_sra_halves(half[h], 8);
-        }
-        return;
-    }
-    case CODES_Q4_K:
-    case CODES_Q5_K:
-        slots_of_k(kind, chunk, b, slot);
-        return;
-    default:
-        slots_of_q6_k(chunk, b, slot);
-        return;
-    }
-}
 
 /* ---- parameters */
 
@@ -376,15 +234,6 @@ INLINE vf quad_bias(const codes_kind kind, const quad_params *p, size_t block)
 
 /* ---- the loop */
 
-enum { GROUP_BYTES = GROUP * KERNEL_BLOCK_BYTES };
-
-/* Where in a group of inputs its numbers begin. */
-enum {
-    AT_SCALE = GROUP * KERNEL_BLOCK * 2,
-    AT_SUM = AT_SCALE + VL * 4,
-    AT_TOTAL = AT_SUM + VL * 4
-};
-
 /* Bytes that a row advances by in GROUP blocks; 0 where the blocks of a chunk are interlaced. */
 INLINE size_t codes_step(const codes_kind kind)
 {
@@ -401,7 +250,7 @@ typedef struct quad_place {
 
 /* What each token has so far, in lanes of block and row. */
 typedef struct quad_sums {
-    vf s[FEW_TOKENS], m[FEW_TOKENS];
+    vf s[FEW_TOKENS];
 } quad_sums;
 
 /* Blocks b .. b + GROUP - 1 of a chunk, at which place is. */
@@ -412,16 +261,14 @@ INLINE void quad_group(const codes_kind kind, const quad_place *place, uint32_t 
     vi dot[FEW_TOKENS][2][QUAD];
     UNROLL
     for (int r = 0; r < QUAD; r++) {
-        vi slot[4];
-        codes_slots(kind, place->at[r], codes_step(kind) == 0 ? b : 0, slot);
+        vi slot[SLOTS];
+        form_slots(kind, place->at[r], codes_step(kind) == 0 ? b : 0, slot);
         UNROLL
         for (uint32_t t = 0; t < n_tokens; t++) {
+            vi sum[2];
+            form_dot(kind, slot, place->x[t], sum);
             UNROLL
-            for (int i = 0; i < 4; i++) {
-                vi *sum = &dot[t][subs == 2 ? i % 2 : 0][r];
-                vi in = vi_load(place->x[t] + (size_t)i * GROUP * 16);
-                *sum = i < subs ? vi_pairs(slot[i], in) : vi_dot(*sum, slot[i], in);
-            }
+            for (int h = 0; h < subs; h++) dot[t][h][r] = sum[h];
         }
     }
     UNROLL
@@ -429,14 +276,13 @@ INLINE void quad_group(const codes_kind kind, const quad_place *place, uint32_t 
         const unsigned char *x = place->x[t];
         UNROLL
         for (int h = 0; h < subs; h++) {
-            vi sum = v_quad_tree(dot[t][h]);
-            if (kind == CODES_Q4_0) sum = vi_sub(sum, vi_sll(vi_load(x + AT_TOTAL), 3));
+            vi sum = form_whole(kind, v_quad_tree(dot[t][h]), x, h);
             vf term = vf_mul(vf_from_int(sum), vf_of(vi_load(x + AT_SCALE)));
             sums->s[t] = vf_fma(quad_scale(kind, p, b, h), term, sums->s[t]);
         }
         if (codes_biased(kind)) {
             vf sum = vf_of(vi_load(x + AT_SUM));
-            sums->m[t] = vf_fma(quad_bias(kind, p, b), sum, sums->m[t]);
+            sums->s[t] = vf_fma(quad_bias(kind, p, b), sum, sums->s[t]);
         }
     }
 }
@@ -464,10 +310,10 @@ INLINE void quad_pad(const codes_kind kind, const unsigned char *at[QUAD], uint3
     }
 }
 
-INLINE void quad_store(const quad_rows *rows, uint32_t token, vf s, vf m)
+INLINE void quad_store(const quad_rows *rows, uint32_t token, vf s)
 {
     float sum[QUAD];
-    _mm_storeu_ps(sum, v_sum_groups(vf_add(s, m)));
+    _mm_storeu_ps(sum, v_sum_groups(s));
     for (uint32_t r = 0; r < rows->n; r++) {
         kernel_put(rows->a, token, rows->first + r, sum[r]);
     }
@@ -515,14 +361,14 @@ INLINE void quad_run(const codes_kind kind, const quad_rows *rows, const quad_st
     UNROLL
     for (uint32_t t = 0; t < n_tokens; t++) {
         place.x[t] = rows->a->x.codes + t * stride;
-        sums.s[t] = sums.m[t] = vf_zero();
+        sums.s[t] = vf_zero();
     }
     quad_prefetch_params(kind, rows);
     for (uint32_t block = 0; block < rows->n_blocks; block += CHUNK_BLOCKS) {
         quad_chunk(kind, rows, style, block, &place, n_tokens, &sums);
     }
     UNROLL
-    for (uint32_t t = 0; t < n_tokens; t++) quad_store(rows, t, sums.s[t], sums.m[t]);
+    for (uint32_t t = 0; t < n_tokens; t++) quad_store(rows, t, sums.s[t]);
 }
 
 INLINE void codes_few_rows(const codes_kind kind, const kernel_linear *a, const quad_style style,

@@ -1,0 +1,46 @@
+/* vec_prepare.h - prepare_i16: the input of a linear layer as the integers of cpu_kernels.h, in the
+ * form of vec_form_words.h or vec_form_bytes.h, one of which is included first. */
+#ifndef BACKEND_CPU_VEC_PREPARE_H
+#define BACKEND_CPU_VEC_PREPARE_H
+
+#include "backend/cpu/vec_elem.h"
+
+/* Below this exponent the block's scale would leave the normal range. */
+enum { EXPONENT_LEAST = -100 };
+
+/* Where the blocks of a token end, zeros fill the last group. */
+static void prepare_i16(const float *x, uint32_t n_blocks, unsigned char *codes)
+{
+    if (n_blocks % GROUP != 0) memset(codes + kernel_group_at(n_blocks, GROUP), 0, GROUP_BYTES);
+    for (uint32_t b = 0; b < n_blocks; b++, x += KERNEL_BLOCK) {
+        vi bits[KERNEL_BLOCK / VL];
+        vi top = vi_zero();
+        UNROLL
+        for (int i = 0; i < KERNEL_BLOCK / VL; i++) {
+            bits[i] = bits_round_bf16(vf_load(x + (size_t)i * VL));
+            top = vi_max(top, vi_and(bits[i], vi_set1(0x7fffffff)));
+        }
+        uint32_t largest = (uint32_t)vi_top(top);
+        if (largest >= 0x7f800000u) {
+            UNROLL
+            for (int i = 0; i < KERNEL_BLOCK / VL; i++) bits[i] = vi_zero();
+        }
+        int exponent = (int)(largest >> 23) - 127;
+        if (exponent < EXPONENT_LEAST || largest >= 0x7f800000u) exponent = EXPONENT_LEAST;
+        float step = fp_from_bits((uint32_t)(exponent - 14 + 127) << 23);
+        vf inverse = vf_set1(fp_from_bits((uint32_t)(14 - exponent + 127) << 23));
+        vi whole[KERNEL_BLOCK / VL];
+        vi total = vi_zero();
+        UNROLL
+        for (int i = 0; i < KERNEL_BLOCK / VL; i++) {
+            whole[i] = vi_round(vf_mul(vf_of(bits[i]), inverse));
+            total = vi_add(total, whole[i]);
+        }
+        form_store(codes, b, whole);
+        if (largest == 0) step = 0.0F;
+        if (largest >= 0x7f800000u) step = NAN;
+        kernel_numbers_put(codes, b, GROUP, step, vi_total(total));
+    }
+}
+
+#endif
