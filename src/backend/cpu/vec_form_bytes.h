@@ -3,7 +3,7 @@
  *
  * An input is q = 256 * high + low, high a signed byte and low an unsigned one. The instruction
  * takes unsigned bytes times signed ones, so codes are the unsigned factor of high and the signed
- * one of low, which codes of up to 7 bits are both. The sum of code * high is shifted and the sum of
+ * one of low, which codes of up to 7 bits are both. The sum of code * high is shifted and that of
  * code * low added to it: 32 * 255 * 128 * 256 < 2^31. What is offset in the file (code - 8, ...)
  * is so in the sum: less 8 times the sum of q; codes of 8 bits are moved by 128 for one of the two
  * factors, and their sum back by 128 times the sum of the other. */
