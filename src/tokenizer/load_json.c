@@ -100,14 +100,14 @@ static weft_status read_added(tokenizer *t, const json *list, weft_error *err)
 
 /* ---- the file ---- */
 
-weft_status load_json(tokenizer *t, const json *root, weft_error *err)
+weft_status load_json(tokenizer *t, const json *root, const json_cut *cut, weft_error *err)
 {
     weft_status status = json_expect(root, JSON_KIND_OBJECT, "the file", err);
     if (status != WEFT_OK) return status;
     const json *list = json_get(root, "added_tokens");
     if (!json_is_null(list)) status = json_expect(list, JSON_KIND_ARRAY, "'added_tokens'", err);
     if (status == WEFT_OK)
-        status = json_read_model(t, json_get(root, "model"), json_length(list), err);
+        status = json_read_model(t, json_get(root, "model"), cut, json_length(list), err);
     if (status == WEFT_OK) status = json_read_normalizer(t, json_get(root, "normalizer"), err);
     if (status == WEFT_OK) status = read_added(t, list, err);
     if (status == WEFT_OK)

@@ -2,6 +2,7 @@
 #ifndef TOKENIZER_LOAD_JSON_H
 #define TOKENIZER_LOAD_JSON_H
 
+#include "tokenizer/json_cut.h"
 #include "tokenizer/pipeline.h"
 
 /* FORMAT: what is not of the expected kind. */
@@ -17,7 +18,8 @@ bool json_is_null(const json *value);
 weft_status json_read_text(const json *object, const char *key, str *text, weft_error *err);
 
 /* 'model'; room is made for n_added more tokens. */
-weft_status json_read_model(tokenizer *t, const json *value, size_t n_added, weft_error *err);
+weft_status json_read_model(tokenizer *t, const json *value, const json_cut *cut, size_t n_added,
+                            weft_error *err);
 
 /* The stages; null is none. */
 weft_status json_read_normalizer(tokenizer *t, const json *value, weft_error *err);

@@ -4,6 +4,7 @@
 
 #include "tokenizer/added.h"
 #include "tokenizer/decoder.h"
+#include "tokenizer/json_cut.h"
 #include "tokenizer/model.h"
 #include "tokenizer/normalize.h"
 #include "tokenizer/pretoken.h"
@@ -49,8 +50,8 @@ weft_status pipeline_finish(tokenizer *t, weft_error *err);
 weft_status pipeline_token(const tokenizer *t, decoder_scratch *scratch, int32_t id, bool first,
                            str *bytes, weft_error *err);
 
-/* Fill an empty tokenizer. */
-weft_status load_json(tokenizer *t, const json *root, weft_error *err);
+/* Fill an empty tokenizer; root is what cut left of the file. */
+weft_status load_json(tokenizer *t, const json *root, const json_cut *cut, weft_error *err);
 weft_status load_json_config(tokenizer *t, const json *root, weft_error *err);
 weft_status load_gguf(tokenizer *t, const weights *w, weft_error *err);
 

@@ -105,15 +105,19 @@ weft_status tokenizer_parse(const env *environment, const char *json_text, size_
                        TOKENIZER_FILE_BYTES);
     }
     json_doc doc = {NULL};
-    weft_status status = json_parse(&doc, json_text, n_bytes, err);
+    json_cut cut;
+    tokenizer *t = NULL;
+    weft_status status =
+        json_cut_init(&cut, environment->allocator, (str){json_text, n_bytes}, err);
+    if (status == WEFT_OK) status = json_parse(&doc, strbuf_text(&cut.rest), cut.rest.len, err);
     if (status != WEFT_OK) {
         err_context(err, "tokenizer: ");
-        return status;
+    } else {
+        status = pipeline_create(environment->allocator, &t, err);
     }
-    tokenizer *t = NULL;
-    status = pipeline_create(environment->allocator, &t, err);
-    if (status == WEFT_OK) status = load_json(t, doc.root, err);
+    if (status == WEFT_OK) status = load_json(t, doc.root, &cut, err);
     json_doc_free(&doc);
+    json_cut_deinit(&cut);
     if (status != WEFT_OK) {
         tokenizer_destroy(t);
         return status;

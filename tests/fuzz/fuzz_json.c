@@ -1,5 +1,5 @@
 /* fuzz_json.c - any bytes: parsed or refused with a sentence; what was parsed survives writing and
- * parsing. */
+ * parsing, and is what a reader finds, value by value. */
 #include "base/json.h"
 
 #include <stdlib.h>
@@ -7,6 +7,7 @@
 
 #include "base/assert.h"
 #include "base/utf8.h"
+#include "support/json_same.h"
 
 /* libFuzzer gives the name. */
 // NOLINTNEXTLINE(readability-identifier-naming)
@@ -41,6 +42,31 @@ static void walk(const json *value, uint32_t depth)
     }
 }
 
+/* What the reader takes, it takes to the end; a document it reads as the document is. */
+static void read_again(const char *text, size_t n_bytes, const json *root)
+{
+    strbuf room;
+    json_reader r;
+    str span;
+    size_t n;
+    weft_error err = {0};
+    strbuf_init(&room, mem_system(), 0);
+    json_reader_init(&r, (str){text, n_bytes}, &room);
+    weft_status status = json_reader_skip(&r, &span, &n, &err);
+    ASSERT(status == err.status && r.at <= n_bytes);
+    ASSERT(root == NULL || status == WEFT_OK);
+    json_reader_init(&r, (str){text, n_bytes}, &room);
+    if (root == NULL) {
+        status = json_reader_text(&r, &span, &err);
+        ASSERT(status == WEFT_OK || err.message[0] != '\0');
+    } else {
+        json_same(&r, root);
+        status = json_reader_end(&r, &err);
+        ASSERT(status == WEFT_OK);
+    }
+    strbuf_deinit(&room);
+}
+
 static void write_again(const json_doc *doc, uint32_t indent, strbuf *buf)
 {
     strbuf_init(buf, mem_system(), 0);
@@ -56,6 +82,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
     json_doc doc;
     weft_error err = {0};
     weft_status status = json_parse(&doc, copy, n_bytes, &err);
+    read_again(copy, n_bytes, doc.root);
     free(copy);
     ASSERT(status == err.status && (status == WEFT_OK || status == WEFT_FORMAT));
     if (status != WEFT_OK) {

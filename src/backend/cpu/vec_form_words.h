@@ -196,8 +196,8 @@ INLINE void codes_split(vi word, vi pair[2])
 }
 
 /* Block b of a chunk of VL rows -> the 16 pairs of its columns, signed where the encoding is. */
-INLINE void form_units(const codes_kind kind, const unsigned char *chunk, size_t stride,
-                        uint32_t b, vi pair[UNITS])
+INLINE void form_units(const codes_kind kind, const unsigned char *chunk, size_t stride, uint32_t b,
+                       vi pair[UNITS])
 {
     vi word[8];
     if (codes_nibbles(kind)) {
