@@ -147,9 +147,7 @@ weft_status weft_model_kv(const weft_model *model, const char *spec, weft_kv_inf
     weft_kv_info ours = {.struct_size = sizeof ours};
     for (uint32_t i = 0; i < m->n_kv_layers; i++) {
         const kv_layer *l = &m->kv_layers[i];
-        size_t k_bytes = kv_codec_row_bytes(parsed.k, parsed.base, l->k_dim);
-        size_t v_bytes = kv_codec_row_bytes(parsed.v, parsed.base, l->v_dim);
-        uint64_t bytes = (uint64_t)l->n_heads * (k_bytes + v_bytes);
+        uint64_t bytes = kv_spec_bytes(&parsed, l);
         if (l->window == 0) {
             ours.bytes_per_token += bytes;
         } else {
