@@ -44,6 +44,14 @@ graph_id build_slot(model_build *b, uint32_t slot, uint32_t layer)
     return bound == 0 ? 0 : graph_weight(b->g, bound - 1);
 }
 
+graph_id build_stack(model_build *b, uint32_t slot, uint32_t layer)
+{
+    const model_stack *stack = b->family->slots[slot].stack;
+    uint32_t bound = b->bound[(size_t)slot * b->p->n_layers + layer];
+    if (bound == 0) return 0;
+    return graph_stack(b->g, bound - 1, model_field(b->p, stack->count));
+}
+
 static weft_status build_graph(llm *m, weft_error *err)
 {
     enum { PER_LAYER = 64, BESIDES = 32 };

@@ -32,7 +32,7 @@ static weft_status parse_kind(rope_params *rope, str kind, weft_error *err)
         rope_kind kind;
     } KINDS[] = {
         {"default", ROPE_DEFAULT}, {"none", ROPE_DEFAULT}, {"linear", ROPE_LINEAR},
-        {"llama3", ROPE_LLAMA3},   {"yarn", ROPE_YARN},
+        {"llama3", ROPE_LLAMA3},   {"yarn", ROPE_YARN},    {"deepseek_yarn", ROPE_YARN},
     };
     for (size_t i = 0; i < COUNT_OF(KINDS); i++) {
         if (str_equal_text(kind, KINDS[i].name)) {

@@ -110,6 +110,27 @@ static void test_goldens(void **state)
     check_model(WEFT_SOURCE_DIR "/tests/golden/gemma3");
 }
 
+/* Latents and experts: which tokens go through an expert together changes no bit; nor where a
+ * latent is packed, at once or at a position. */
+static void test_latents_and_experts(void **state)
+{
+    (void)state;
+    static const char *const SPECS[] = {"affine8g64", "affine4g32",          "q8_0",
+                                        "f16",        "affine8g64,start=40", "affine4g64,start=9"};
+    weft_model *model = run_open_model(WEFT_SOURCE_DIR "/tests/golden/deepseek_v3");
+    size_t n_isas;
+    const char *const *isas = run_isas(&n_isas);
+    for (size_t i = TEST_SLOWED ? n_isas - 1 : 0; i < n_isas; i++) {
+        check_setting(model, (setting){WEFT_ACT_F32, NULL, isas[i], NULL});
+        check_setting(model, (setting){WEFT_ACT_BF16, NULL, isas[i], NULL});
+    }
+    for (size_t i = 0; i < sizeof SPECS / sizeof SPECS[0]; i += TEST_SLOWED ? 3 : 1) {
+        check_setting(model, (setting){WEFT_ACT_BF16, SPECS[i], NULL, NULL});
+    }
+    check_setting(model, (setting){WEFT_ACT_F32, NULL, NULL, "ref"});
+    weft_model_close(model);
+}
+
 /* Every codec, on whichever side it may stand. */
 static void test_packed(void **state)
 {
@@ -339,9 +360,8 @@ static void test_1b_shape(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_goldens),
-        cmocka_unit_test(test_packed),
-        cmocka_unit_test(test_tiny),
+        cmocka_unit_test(test_goldens),  cmocka_unit_test(test_latents_and_experts),
+        cmocka_unit_test(test_packed),   cmocka_unit_test(test_tiny),
         cmocka_unit_test(test_1b_shape),
     };
     return TEST_RUN("engine/equality", tests);

@@ -364,8 +364,8 @@ static void run_experts(const run_state *r, const graph_value *v, float *y)
     uint32_t n_inner = p->g->values[v->in[2]].rows;
     uint32_t top_k = p->g->values[v->in[1]].i[0];
     const float *x = data(r, v->in[0]);
-    const float *route = data(r, v->in[1]);
-    for (uint32_t i = 0; i < n_rows(r, v); i++, x += v->cols, y += v->cols, route += 2 * top_k) {
+    for (uint32_t i = 0; i < n_rows(r, v); i++, x += v->cols, y += v->cols) {
+        const float *route = data(r, v->in[1]) + (size_t)i * 2 * top_k;
         memset(p->chooser, 0, v->cols * sizeof(double));
         for (uint32_t k = 0; k < top_k; k++) {
             uint32_t e = (uint32_t)route[k];
