@@ -134,6 +134,19 @@ graph_id graph_rms_norm(graph *g, graph_id x, graph_id weight, float eps, float 
                               .f = {eps, weight_add}});
 }
 
+graph_id graph_rms_norm_plain(graph *g, graph_id x, uint32_t group, float eps)
+{
+    const graph_value *a = at(g, x);
+    bool ok = is_rows(a) && group > 0 && a->cols % group == 0;
+    return emit(g, ok,
+                (graph_value){.op = GRAPH_RMS_NORM,
+                              .in = {x},
+                              .rows = a->rows,
+                              .cols = a->cols,
+                              .i = {group},
+                              .f = {eps, 0}});
+}
+
 graph_id graph_rope_apply(graph *g, graph_id x, uint32_t head_dim, uint32_t rope_i)
 {
     const graph_value *a = at(g, x);

@@ -21,7 +21,8 @@
  *   embed       tokens, weight [V, d]; [TOKENS, d]
  *   linear      x [n, in], weight [out, in], bias [out]: x W^T + b; [n, out]
  *   rms_norm    x [n, d], weight [g]; i0 group width g, f0 epsilon, f1 added to the weight:
- *               x / sqrt(mean x^2 + eps) (w + f1) over each run of g columns; [n, d]
+ *               x / sqrt(mean x^2 + eps) (w + f1) over each run of g columns, without (w + f1)
+ *               where there is no weight; [n, d]
  *   rope        x [n, heads * D]; i0 D, i1 rope table: rotated by the token's position
  *   add, scale  x, y; x with f0: elementwise
  *   glu         gate, up [n, I]; i0 graph_act: act(gate) * up
@@ -52,7 +53,7 @@
     X(INPUT, "tokens", 0, 0)                                                                       \
     X(EMBED, "embed", 2, 2)                                                                        \
     X(LINEAR, "linear", 3, 2)                                                                      \
-    X(RMS_NORM, "rms_norm", 2, 2)                                                                  \
+    X(RMS_NORM, "rms_norm", 2, 1)                                                                  \
     X(ROPE, "rope", 1, 1)                                                                          \
     X(ADD, "add", 2, 2)                                                                            \
     X(SCALE, "scale", 1, 1)                                                                        \
@@ -140,6 +141,7 @@ graph_id graph_tokens(graph *g);
 graph_id graph_embed(graph *g, graph_id tokens, graph_id weight);
 graph_id graph_linear(graph *g, graph_id x, graph_id weight, graph_id bias);
 graph_id graph_rms_norm(graph *g, graph_id x, graph_id weight, float eps, float weight_add);
+graph_id graph_rms_norm_plain(graph *g, graph_id x, uint32_t group, float eps);
 graph_id graph_rope_apply(graph *g, graph_id x, uint32_t head_dim, uint32_t rope_i);
 graph_id graph_add(graph *g, graph_id x, graph_id y);
 graph_id graph_scale(graph *g, graph_id x, float factor);

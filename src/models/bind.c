@@ -317,8 +317,9 @@ static weft_status rope_factors(const binder *b, const float **factors, weft_err
 static weft_status make_rope(llm *m, uint32_t i, const float *factors, weft_error *err)
 {
     const model_params *p = &m->params;
-    return rope_table(&m->ropes[i], &m->arena, &p->ropes[i], p->rope_dims, p->rope_interleaved,
-                      factors, err);
+    uint32_t n_dims = p->ropes[i].n_dims != 0 ? p->ropes[i].n_dims : p->rope_dims;
+    return rope_table(&m->ropes[i], &m->arena, &p->ropes[i], n_dims, p->rope_interleaved, factors,
+                      err);
 }
 
 static weft_status bind_all(binder *b, weft_error *err)

@@ -18,7 +18,13 @@ enum { MODEL_VOCAB = 1 << 24, MODEL_LAYERS = 512, MODEL_ROPES = 2 };
 enum { MODEL_MATRICES = 1 << 18 };
 
 /* How positions turn into angles; filled by rope_config(). */
-typedef enum rope_kind { ROPE_DEFAULT, ROPE_LINEAR, ROPE_LLAMA3, ROPE_YARN } rope_kind;
+typedef enum rope_kind {
+    ROPE_DEFAULT,
+    ROPE_LINEAR,
+    ROPE_LLAMA3,
+    ROPE_YARN,
+    ROPE_PROPORTIONAL
+} rope_kind;
 
 typedef struct rope_params {
     rope_kind kind;
@@ -28,6 +34,8 @@ typedef struct rope_params {
     double attention_factor;                             /* yarn; 0: derived */
     bool truncate;                                       /* yarn */
     double original_context;                             /* llama3, yarn */
+    double partial;  /* proportional: the part of a head whose pairs turn, the rest stays */
+    uint32_t n_dims; /* of a head; 0: rope_dims */
 } rope_params;
 
 /* What the families share; a field a family does not use stays 0. */
@@ -56,6 +64,18 @@ typedef struct model_params {
     float route_scale;
     bool route_normalize, has_shared;
     bool is_moe[MODEL_LAYERS];
+    /* Layers that see all where others have a window: their heads. */
+    uint32_t full_head_dim, n_full_kv_heads, full_q_dim, full_kv_dim;
+    /* Layers that read another's keys and values; those with their own, by kind, and with a matrix
+     * for values of their own; those with a wider MLP. */
+    uint32_t n_shared_kv, n_ff_wide;
+    bool k_is_v, wide_mlp;
+    bool is_shared[MODEL_LAYERS], own_window[MODEL_LAYERS], own_full[MODEL_LAYERS];
+    bool own_full_v[MODEL_LAYERS], is_wide[MODEL_LAYERS];
+    /* An embedding for each layer: its width, of all layers, its vocabulary. */
+    uint32_t ple_dim, ple_all, n_ple_vocab;
+    bool has_ple, has_moe;
+    uint32_t one; /* 1 */
     rope_params ropes[MODEL_ROPES];
     uint32_t n_ropes;
 } model_params;
@@ -119,6 +139,26 @@ typedef struct model_slot {
     const model_stack *stack; /* rows and cols are of one matrix; NULL: a matrix */
 } model_slot;
 
+/* Rows of slots of each layer that only Hugging Face's and MLX's files have. flag: if_flag; in:
+ * layers. */
+#define SLOT_MATRIX(name, n_rows, n_cols, flag, in)                                                \
+    {                                                                                              \
+        .hf_name = (name), .place = SLOT_LAYER, .rows = SHAPE(n_rows), .cols = SHAPE(n_cols),      \
+        .if_flag = (flag), .layers = (in)                                                          \
+    }
+#define SLOT_VECTOR(name, n_cols, flag, in)                                                        \
+    {                                                                                              \
+        .hf_name = (name), .place = SLOT_LAYER, .rows = SHAPE_NONE, .cols = SHAPE(n_cols),         \
+        .if_flag = (flag), .layers = (in)                                                          \
+    }
+
+/* The sources of a stack, as an array. */
+#define STACK_SOURCES(...)                                                                         \
+    (const stack_source[])                                                                         \
+    {                                                                                              \
+        __VA_ARGS__                                                                                \
+    }
+
 typedef struct model_family model_family;
 
 /* What build() works with. */
@@ -153,5 +193,8 @@ const model_family *const *model_family_table(uint32_t *count);
 /* The tensor of a slot as a graph value; 0 when it is absent. Records that it was read. */
 graph_id build_slot(model_build *b, uint32_t slot, uint32_t layer);
 graph_id build_stack(model_build *b, uint32_t slot, uint32_t layer);
+
+/* The first number of a slot that is bound: a constant of the graph. */
+float build_number(const model_build *b, uint32_t slot, uint32_t layer);
 
 #endif

@@ -102,9 +102,11 @@ static void test_allocations_of_experts(void **state)
 {
     (void)state;
     char path[] = WEFT_SOURCE_DIR "/tests/golden/deepseek_v3";
+    char other[] = WEFT_SOURCE_DIR "/tests/golden/gemma4-moe";
     size_t n = fault_sweep(scenario_ids, path);
     print_message("%zu allocations\n", n);
     assert_true(n >= 80);
+    assert_true(fault_sweep(scenario_ids, other) >= 80);
 }
 
 static void test_files(void **state)

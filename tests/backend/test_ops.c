@@ -35,6 +35,8 @@ static void pattern_norms(model *m)
     graph_id a = model_norm(m, x, 96);
     graph_id b = model_norm(m, model_linear(m, a, 96), 24);
     graph_id c = model_norm(m, model_norm(m, b, 96), 32);
+    b = graph_rms_norm_plain(g, b, 48, 1e-6F);
+    x = graph_add(g, x, graph_rms_norm_plain(g, b, 96, 1e-3F));
     x = graph_add(g, c, x);
     graph_finish(g, model_norm(m, graph_take(g, x), 96));
 }

@@ -157,6 +157,13 @@ static void rules_rms_norm(fixture *f)
     check_value(f, graph_rms_norm(&f->g, f->taken, f->weight[NORM_W], 0, 0), GRAPH_RMS_NORM,
                 GRAPH_OUTPUTS, WIDTH);
     refuses(f, graph_rms_norm(&f->g, f->x, 0, 0, 0));
+    fixture_init(f);
+    id = graph_rms_norm_plain(&f->g, f->x, 8, 1e-6F);
+    check_value(f, id, GRAPH_RMS_NORM, GRAPH_TOKENS, WIDTH);
+    assert_int_equal(f->values[id].i[0], 8);
+    refuses(f, graph_rms_norm_plain(&f->g, f->x, 0, 0));
+    refuses(f, graph_rms_norm_plain(&f->g, f->x, 7, 0));
+    refuses(f, graph_rms_norm_plain(&f->g, f->state, 6, 0));
     refuses(f, graph_rms_norm(&f->g, 0, f->weight[NORM_W], 0, 0));
     refuses(f, graph_rms_norm(&f->g, f->wide, f->weight[NORM_W], 0, 0));
     refuses(f, graph_rms_norm(&f->g, f->x, f->weight[EMBED_W], 0, 0));

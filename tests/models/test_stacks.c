@@ -5,46 +5,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/io.h"
-#include "formats/weights.h"
 #include "models/model.h"
 #include "support/compare.h"
-#include "support/files.h"
-#include "support/runs.h"
+#include "support/golden_copy.h"
 
-#define GOLDEN WEFT_SOURCE_DIR "/tests/golden/deepseek_v3"
+#define NAME "deepseek_v3"
 
 enum { EXPERTS = 8, LAYERS = 4, HEADS = 4, NOPE = 16, VALUE = 16, RANK = 32 };
 
 /* APART is what the golden has. */
 typedef enum form { FORM_APART, FORM_STACKED, FORM_FUSED, FORM_MLX } form;
 
-typedef struct source {
-    env env;
-    weights *w;
-} source;
-
-static void source_open(source *s)
-{
-    weft_error err = {0};
-    s->env = (env){.allocator = mem_system(), .io = io_system()};
-    assert_ok(weights_open(&s->env, GOLDEN, &s->w, &err), &err);
-}
-
-static const tensor *find(const source *s, const char *name)
-{
-    const tensor *t = weights_find(s->w, name);
-    if (t == NULL) fail_msg("no tensor '%s'", name);
-    return t;
-}
-
-static void copy(safetensors_builder *b, const char *name, const tensor *t)
-{
-    safetensors_add(b, name, "BF16", t->dims, t->n_dims, t->planes[0], (size_t)t->plane_bytes[0]);
-}
-
 /* One projection of all experts of a layer, that of second behind it expert by expert. */
-static void add_stack(safetensors_builder *b, const source *s, int layer,
+static void add_stack(safetensors_builder *b, const golden_copy *s, int layer,
                       const char *const names[2], const char *as)
 {
     file_bytes bytes = {0};
@@ -55,7 +28,7 @@ static void add_stack(safetensors_builder *b, const source *s, int layer,
         for (int i = 0; i < 2 && names[i] != NULL; i++) {
             snprintf(name, sizeof name, "model.layers.%d.mlp.experts.%d.%s.weight", layer, e,
                      names[i]);
-            const tensor *t = find(s, name);
+            const tensor *t = golden_tensor(s, name);
             file_bytes_add(&bytes, t->planes[0], (size_t)t->plane_bytes[0]);
             dims[1] += t->n_rows;
             dims[2] = t->n_cols;
@@ -66,7 +39,7 @@ static void add_stack(safetensors_builder *b, const source *s, int layer,
     file_bytes_free(&bytes);
 }
 
-static void add_experts(safetensors_builder *b, const source *s, int layer, form f)
+static void add_experts(safetensors_builder *b, const golden_copy *s, int layer, form f)
 {
     static const char *const NAMES[] = {"gate_proj", "up_proj", "down_proj"};
     if (f == FORM_FUSED) {
@@ -106,7 +79,7 @@ static void add_heads(safetensors_builder *b, int layer, const tensor *kv_b)
 }
 
 /* All tensors of the golden in that form. */
-static void add_all(safetensors_builder *b, const source *s, form f)
+static void add_all(safetensors_builder *b, const golden_copy *s, form f)
 {
     for (uint32_t i = 0; i < s->w->n_tensors; i++) {
         const tensor *t = &s->w->tensors[i];
@@ -118,54 +91,12 @@ static void add_all(safetensors_builder *b, const source *s, form f)
             add_heads(b, layer, t);
             continue;
         }
-        copy(b, t->name, t);
+        golden_add(b, t->name, t);
     }
     for (int layer = 1; layer < LAYERS && f != FORM_APART; layer++) add_experts(b, s, layer, f);
 }
 
-static char *read_config(void)
-{
-    char *text = calloc(1, 8192);
-    FILE *file = fopen(GOLDEN "/config.json", "rb");
-    assert_true(text != NULL && file != NULL);
-    assert_true(fread(text, 1, 8191, file) > 100);
-    fclose(file);
-    return text;
-}
-
-/* The golden's config with one text in the place of another. */
-static void write_config(test_folder *folder, const char *old, const char *new)
-{
-    char *text = read_config();
-    char *all = calloc(1, 16384);
-    assert_non_null(all);
-    const char *at = old == NULL ? text : strstr(text, old);
-    assert_non_null(at);
-    int n = snprintf(all, 16384, "%.*s%s%s", (int)(at - text), text, old == NULL ? "" : new,
-                     old == NULL ? at : at + strlen(old));
-    test_folder_write(folder, "config.json", all, (size_t)n);
-    free(text);
-    free(all);
-}
-
-static run answer(const char *path, weft_act act)
-{
-    static const int32_t PROMPT[] = {3, 17, 250, 96, 4, 4, 181, 77, 12};
-    weft_model *model = run_open_model(path);
-    weft_engine_options options = {
-        .struct_size = sizeof options, .act = act, .max_outputs = 64, .n_threads = 2};
-    weft_engine *engine = run_open_engine(model, &options);
-    run r = {.prompt = PROMPT,
-             .n_prompt = sizeof PROMPT / sizeof PROMPT[0],
-             .max_new = 5,
-             .want_prompt_logits = true};
-    run_all(engine, run_n_vocab(model), &r, 1);
-    weft_engine_close(engine);
-    weft_model_close(model);
-    return r;
-}
-
-enum { VOCAB = 320, PROMPT_ROWS = 9 };
+enum { VOCAB = 320, PROMPT_ROWS = GOLDEN_PROMPT };
 
 /* The same matrices in another place are the same bits; those that are turned add in another
  * order. */
@@ -173,11 +104,11 @@ static void test_every_form(void **state)
 {
     (void)state;
     static const form FORMS[] = {FORM_APART, FORM_STACKED, FORM_FUSED, FORM_MLX};
-    source s;
-    source_open(&s);
+    golden_copy s;
+    golden_copy_open(&s, NAME);
     for (int act = 0; act < 2; act++) {
         weft_act acts[] = {WEFT_ACT_F32, WEFT_ACT_BF16};
-        run golden = answer(GOLDEN, acts[act]);
+        run golden = golden_answer(s.path, acts[act]);
         for (size_t i = 0; i < sizeof FORMS / sizeof FORMS[0]; i++) {
             test_folder folder;
             safetensors_builder b;
@@ -186,8 +117,8 @@ static void test_every_form(void **state)
             add_all(&b, &s, FORMS[i]);
             safetensors_write(&b, &folder, "model.safetensors");
             safetensors_deinit(&b);
-            write_config(&folder, NULL, NULL);
-            run r = answer(folder.path, acts[act]);
+            golden_write_config(&s, &folder, NULL);
+            run r = golden_answer(folder.path, acts[act]);
             if (FORMS[i] == FORM_MLX) {
                 double bound = acts[act] == WEFT_ACT_F32 ? 1e-5 : 0.02;
                 assert_true(compare_relative_rms(r.prompt_logits, golden.prompt_logits,
@@ -200,101 +131,141 @@ static void test_every_form(void **state)
         }
         run_free(&golden);
     }
-    weights_close(s.w);
+    golden_copy_close(&s);
 }
 
 /* ---- what is refused, and what is left out ---- */
 
-/* Opens a copy without a tensor, with one more, or with another config. */
-static weft_status open_changed(const source *s, const char *without, const char *more,
-                                const char *const config[2], weft_error *err)
-{
-    test_folder folder;
-    safetensors_builder b;
-    llm *m = NULL;
-    test_folder_create(&folder);
-    safetensors_init(&b);
-    for (uint32_t i = 0; i < s->w->n_tensors; i++) {
-        const tensor *t = &s->w->tensors[i];
-        if (without == NULL || strcmp(t->name, without) != 0) copy(&b, t->name, t);
-    }
-    if (more != NULL) copy(&b, more, find(s, "model.norm.weight"));
-    safetensors_write(&b, &folder, "model.safetensors");
-    safetensors_deinit(&b);
-    write_config(&folder, config[0], config[1]);
-    *err = (weft_error){0};
-    weft_status status = llm_open(&s->env, folder.path, &m, err);
-    llm_close(m);
-    test_folder_remove(&folder);
-    return status;
-}
+static const struct {
+    const char *without, *more, *config[2];
+    weft_status status;
+    const char *message;
+} CASES[] = {
+    {NULL, NULL, {NULL, NULL}, WEFT_OK, ""},
+    /* A layer for drafting. */
+    {NULL, "model.layers.4.eh_proj.weight", {NULL, NULL}, WEFT_OK, ""},
+    {NULL, "model.layers.61.shared_head.norm.weight", {NULL, NULL}, WEFT_OK, ""},
+    {NULL,
+     "model.layers.3.eh_proj.weight",
+     {NULL, NULL},
+     WEFT_UNSUPPORTED,
+     "tensor 'model.layers.3.eh_proj.weight' has no place"},
+    {NULL,
+     "model.layers.0.mlp.experts.0.up_proj.weight",
+     {NULL, NULL},
+     WEFT_UNSUPPORTED,
+     "tensor 'model.layers.0.mlp.experts.0.up_proj.weight' has no place"},
+    {NULL,
+     "model.layers.2.mlp.experts.8.up_proj.weight",
+     {NULL, NULL},
+     WEFT_UNSUPPORTED,
+     "tensor 'model.layers.2.mlp.experts.8.up_proj.weight' has no place"},
+    {"model.layers.1.self_attn.kv_b_proj.weight",
+     NULL,
+     {NULL, NULL},
+     WEFT_FORMAT,
+     "tensor 'model.layers.1.self_attn.kv_b_proj.weight' is missing"},
+    {"model.layers.3.mlp.experts.0.up_proj.weight",
+     NULL,
+     {NULL, NULL},
+     WEFT_FORMAT,
+     "tensor 'model.layers.3.mlp.experts.0.up_proj.weight' is missing"},
+    {"model.layers.3.mlp.experts.7.down_proj.weight",
+     NULL,
+     {NULL, NULL},
+     WEFT_FORMAT,
+     "tensor 'model.layers.3.mlp.experts.7.down_proj.weight' is missing"},
+    {"model.layers.1.mlp.gate.e_score_correction_bias",
+     NULL,
+     {NULL, NULL},
+     WEFT_FORMAT,
+     "tensor 'model.layers.1.mlp.gate.e_score_correction_bias' is missing"},
+    {NULL,
+     NULL,
+     {"\"qk_nope_head_dim\": 16", "\"qk_nope_head_dim\": 24"},
+     WEFT_FORMAT,
+     "is [128, 48], expected [160, 48]"},
+    {NULL, NULL, {"\"v_head_dim\": 16", "\"v_head_dim\": 24"}, WEFT_FORMAT, "expected"},
+    {NULL,
+     NULL,
+     {"\"moe_intermediate_size\": 64", "\"moe_intermediate_size\": 63"},
+     WEFT_FORMAT,
+     "expected"},
+    {NULL,
+     NULL,
+     {"\"qk_rope_head_dim\": 16", "\"qk_rope_head_dim\": 15"},
+     WEFT_FORMAT,
+     "qk_rope_head_dim is 15, expected an even number"},
+    {NULL,
+     NULL,
+     {"\"n_routed_experts\": 8", "\"n_routed_experts\": 9"},
+     WEFT_FORMAT,
+     "2 of 9 experts of width 64 in 1 of 2 groups is not possible"},
+    {NULL,
+     NULL,
+     {"\"num_experts_per_tok\": 2", "\"num_experts_per_tok\": 5"},
+     WEFT_FORMAT,
+     "5 of 8 experts"},
+    {NULL, NULL, {"\"n_group\": 2", "\"n_group\": 8"}, WEFT_FORMAT, "in 1 of 8 groups"},
+    {NULL, NULL, {"\"topk_group\": 1", "\"topk_group\": 3"}, WEFT_FORMAT, "in 3 of 2 groups"},
+    {NULL,
+     NULL,
+     {"\"n_routed_experts\": 8", "\"n_routed_experts\": 5000"},
+     WEFT_FORMAT,
+     "n_routed_experts is 5000, expected 1 to 4096"},
+    {NULL,
+     NULL,
+     {"\"num_attention_heads\": 4", "\"num_attention_heads\": 4095"},
+     WEFT_FORMAT,
+     "expected"},
+    {NULL,
+     NULL,
+     {"\"num_hidden_layers\": 4", "\"num_hidden_layers\": 512"},
+     WEFT_FORMAT,
+     "tensor 'model.layers.4.input_layernorm.weight' is missing"},
+    {NULL,
+     NULL,
+     {"\"attention_bias\": false", "\"attention_bias\": true"},
+     WEFT_UNSUPPORTED,
+     "attention_bias is not supported"},
+    {NULL,
+     NULL,
+     {"\"hidden_act\": \"silu\"", "\"hidden_act\": \"gelu\""},
+     WEFT_UNSUPPORTED,
+     "hidden_act 'gelu' is not supported, expected silu"},
+    {NULL,
+     NULL,
+     {"\"n_group\"", "\"scoring_func\": \"softmax\", \"n_group\""},
+     WEFT_UNSUPPORTED,
+     "scoring_func 'softmax' is not supported"},
+    {NULL,
+     NULL,
+     {"\"n_group\"", "\"topk_method\": \"greedy\", \"n_group\""},
+     WEFT_UNSUPPORTED,
+     "topk_method 'greedy' is not supported"},
+    {NULL,
+     NULL,
+     {"\"n_group\"", "\"moe_layer_freq\": 2, \"n_group\""},
+     WEFT_UNSUPPORTED,
+     "moe_layer_freq"},
+};
 
 static void test_what_is_refused(void **state)
 {
     (void)state;
-    static const struct {
-        const char *without, *more, *config[2];
-        weft_status status;
-        const char *message;
-    } CASES[] = {
-        {NULL, NULL, {NULL, NULL}, WEFT_OK, ""},
-        /* A layer for drafting. */
-        {NULL, "model.layers.4.eh_proj.weight", {NULL, NULL}, WEFT_OK, ""},
-        {NULL, "model.layers.61.shared_head.norm.weight", {NULL, NULL}, WEFT_OK, ""},
-        {NULL, "model.layers.3.eh_proj.weight", {NULL, NULL}, WEFT_UNSUPPORTED,
-         "tensor 'model.layers.3.eh_proj.weight' has no place"},
-        {NULL, "model.layers.0.mlp.experts.0.up_proj.weight", {NULL, NULL}, WEFT_UNSUPPORTED,
-         "tensor 'model.layers.0.mlp.experts.0.up_proj.weight' has no place"},
-        {NULL, "model.layers.2.mlp.experts.8.up_proj.weight", {NULL, NULL}, WEFT_UNSUPPORTED,
-         "tensor 'model.layers.2.mlp.experts.8.up_proj.weight' has no place"},
-        {"model.layers.1.self_attn.kv_b_proj.weight", NULL, {NULL, NULL}, WEFT_FORMAT,
-         "tensor 'model.layers.1.self_attn.kv_b_proj.weight' is missing"},
-        {"model.layers.3.mlp.experts.0.up_proj.weight", NULL, {NULL, NULL}, WEFT_FORMAT,
-         "tensor 'model.layers.3.mlp.experts.0.up_proj.weight' is missing"},
-        {"model.layers.3.mlp.experts.7.down_proj.weight", NULL, {NULL, NULL}, WEFT_FORMAT,
-         "tensor 'model.layers.3.mlp.experts.7.down_proj.weight' is missing"},
-        {"model.layers.1.mlp.gate.e_score_correction_bias", NULL, {NULL, NULL}, WEFT_FORMAT,
-         "tensor 'model.layers.1.mlp.gate.e_score_correction_bias' is missing"},
-        {NULL, NULL, {"\"qk_nope_head_dim\": 16", "\"qk_nope_head_dim\": 24"}, WEFT_FORMAT,
-         "is [128, 48], expected [160, 48]"},
-        {NULL, NULL, {"\"v_head_dim\": 16", "\"v_head_dim\": 24"}, WEFT_FORMAT, "expected"},
-        {NULL, NULL, {"\"moe_intermediate_size\": 64", "\"moe_intermediate_size\": 63"},
-         WEFT_FORMAT, "expected"},
-        {NULL, NULL, {"\"qk_rope_head_dim\": 16", "\"qk_rope_head_dim\": 15"}, WEFT_FORMAT,
-         "qk_rope_head_dim is 15, expected an even number"},
-        {NULL, NULL, {"\"n_routed_experts\": 8", "\"n_routed_experts\": 9"}, WEFT_FORMAT,
-         "2 of 9 experts of width 64 in 1 of 2 groups is not possible"},
-        {NULL, NULL, {"\"num_experts_per_tok\": 2", "\"num_experts_per_tok\": 5"}, WEFT_FORMAT,
-         "5 of 8 experts"},
-        {NULL, NULL, {"\"n_group\": 2", "\"n_group\": 8"}, WEFT_FORMAT, "in 1 of 8 groups"},
-        {NULL, NULL, {"\"topk_group\": 1", "\"topk_group\": 3"}, WEFT_FORMAT, "in 3 of 2 groups"},
-        {NULL, NULL, {"\"n_routed_experts\": 8", "\"n_routed_experts\": 5000"}, WEFT_FORMAT,
-         "n_routed_experts is 5000, expected 1 to 4096"},
-        {NULL, NULL, {"\"num_attention_heads\": 4", "\"num_attention_heads\": 4095"}, WEFT_FORMAT,
-         "expected"},
-        {NULL, NULL, {"\"num_hidden_layers\": 4", "\"num_hidden_layers\": 512"}, WEFT_FORMAT,
-         "tensor 'model.layers.4.input_layernorm.weight' is missing"},
-        {NULL, NULL, {"\"attention_bias\": false", "\"attention_bias\": true"}, WEFT_UNSUPPORTED,
-         "attention_bias is not supported"},
-        {NULL, NULL, {"\"hidden_act\": \"silu\"", "\"hidden_act\": \"gelu\""}, WEFT_UNSUPPORTED,
-         "hidden_act 'gelu' is not supported, expected silu"},
-        {NULL, NULL, {"\"n_group\"", "\"scoring_func\": \"softmax\", \"n_group\""},
-         WEFT_UNSUPPORTED, "scoring_func 'softmax' is not supported"},
-        {NULL, NULL, {"\"n_group\"", "\"topk_method\": \"greedy\", \"n_group\""}, WEFT_UNSUPPORTED,
-         "topk_method 'greedy' is not supported"},
-        {NULL, NULL, {"\"n_group\"", "\"moe_layer_freq\": 2, \"n_group\""}, WEFT_UNSUPPORTED,
-         "moe_layer_freq"},
-    };
-    source s;
-    source_open(&s);
+    golden_copy s;
+    golden_copy_open(&s, NAME);
     for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
         weft_error err;
-        weft_status status =
-            open_changed(&s, CASES[i].without, CASES[i].more, CASES[i].config, &err);
+        golden_change change = {CASES[i].without,
+                                CASES[i].more,
+                                "model.norm.weight",
+                                {CASES[i].config[0], CASES[i].config[1]}};
+        weft_status status = golden_open_changed(&s, &change, &err);
         assert_status(CASES[i].status, status, &err);
         if (status != WEFT_OK) assert_message(&err, CASES[i].message);
     }
-    weights_close(s.w);
+    golden_copy_close(&s);
 }
 
 /* Yarn as DeepSeek has it: the factor of the scores, and no other magnitude of cosines. */
@@ -305,30 +276,30 @@ static void test_yarn_scale(void **state)
                                "\"mscale_all_dim\": 1.0, \"original_max_position_embeddings\": 64";
     test_folder folder;
     safetensors_builder b;
-    source s;
+    golden_copy s;
     llm *m;
     weft_error err = {0};
-    source_open(&s);
+    golden_copy_open(&s, NAME);
     test_folder_create(&folder);
     safetensors_init(&b);
     add_all(&b, &s, FORM_APART);
     safetensors_write(&b, &folder, "model.safetensors");
     safetensors_deinit(&b);
-    write_config(&folder, "\"rope_type\": \"default\"", YARN);
+    golden_write_config(&s, &folder, (const char *const[2]){"\"rope_type\": \"default\"", YARN});
     assert_ok(llm_open(&s.env, folder.path, &m, &err), &err);
     double grown = 0.1 * log(40.0) + 1.0;
     assert_true(fabs((double)m->params.attn_scale * sqrt(32.0) - grown * grown) < 1e-5);
     assert_true(m->ropes[0].magnitude == 1.0F && m->ropes[0].interleaved);
     llm_close(m);
     test_folder_remove(&folder);
-    weights_close(s.w);
+    golden_copy_close(&s);
 }
 
 /* R3, in the public interface; and what a latent costs. */
 static void test_latent_codecs(void **state)
 {
     (void)state;
-    weft_model *model = run_open_model(GOLDEN);
+    weft_model *model = run_open_model(WEFT_SOURCE_DIR "/tests/golden/" NAME);
     weft_engine *engine = NULL;
     weft_error err = {0};
     weft_engine_options options = {.struct_size = sizeof options, .kv = "turbo-k8v3"};

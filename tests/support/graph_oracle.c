@@ -220,7 +220,8 @@ static void run_embed(graph_oracle *o, const graph_value *v, double *y)
 static void run_rms_norm(graph_oracle *o, const graph_value *v, double *y, double *ye)
 {
     uint32_t group = v->i[0];
-    float *w = decoded_row(weight(o, v->in[1]), 0);
+    float *w = v->in[1] != 0 ? decoded_row(weight(o, v->in[1]), 0) : zeros(group, sizeof *w);
+    for (uint32_t k = 0; k < group && v->in[1] == 0; k++) w[k] = 1.0F;
     const double *x = o->x[v->in[0]];
     const double *e = o->e[v->in[0]];
     for (size_t at = 0; at < (size_t)o->n * v->cols; at += group) {

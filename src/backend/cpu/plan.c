@@ -273,6 +273,15 @@ static void set_lifetimes(planner *pl)
     }
 }
 
+/* Of a norm without a weight. */
+static bool take_ones(backend_plan *p, graph_id norm)
+{
+    float *row = take(p, p->g->values[norm].i[0], sizeof(float));
+    for (uint32_t k = 0; row != NULL && k < p->g->values[norm].i[0]; k++) row[k] = 1.0F;
+    p->decoded[norm] = row;
+    return row != NULL;
+}
+
 static bool decode_row(backend_plan *p, graph_id w, float add, graph_id as)
 {
     const tensor *t = &p->g->tensors[p->g->values[w].i[0]];
@@ -290,7 +299,8 @@ static bool decode_constants(backend_plan *p, const graph *g)
     bool ok = true;
     for (graph_id id = 1; id < g->n_values && ok; id++) {
         const graph_value *v = &g->values[id];
-        if (v->op == GRAPH_RMS_NORM) ok = decode_row(p, v->in[1], v->f[1], id);
+        if (v->op == GRAPH_RMS_NORM)
+            ok = v->in[1] != 0 ? decode_row(p, v->in[1], v->f[1], id) : take_ones(p, id);
         if (v->op != GRAPH_LINEAR && v->op != GRAPH_ROUTE) continue;
         if (v->op == GRAPH_ROUTE && v->in[1] != 0) ok = decode_row(p, v->in[1], 0.0F, v->in[1]);
         if (v->in[2] != 0) ok = ok && decode_row(p, v->in[2], 0.0F, v->in[2]);

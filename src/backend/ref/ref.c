@@ -252,11 +252,14 @@ static void run_concat(const run_state *r, const graph_value *v, float *y)
 
 static void run_rms_norm(const run_state *r, const graph_value *v, float *y)
 {
-    const tensor *t = weight(r, v->in[1]);
     const float *x = data(r, v->in[0]);
     float *w = r->p->norm_weight;
-    t->encoding->decode_row(t, 0, w);
     uint32_t group = v->i[0];
+    for (uint32_t k = 0; k < group; k++) w[k] = 1.0F;
+    if (v->in[1] != 0) {
+        const tensor *t = weight(r, v->in[1]);
+        t->encoding->decode_row(t, 0, w);
+    }
     size_t n = (size_t)n_rows(r, v) * v->cols;
     for (size_t at = 0; at < n; at += group) {
         double sum = 0.0;

@@ -59,73 +59,63 @@ static const model_param PARAMS[] = {
     {"norm_topk_prob", NULL, SHAPE(route_normalize), PARAM_BOOL, false, 0, 1, 1},
 };
 
-#define SOURCES(...)                                                                               \
-    (const stack_source[])                                                                         \
-    {                                                                                              \
-        __VA_ARGS__                                                                                \
-    }
-
 static const model_stack TO_LATENT_STACK = {
-    SHAPE(n_heads), SOURCES({"self_attn.embed_q.weight", NULL, SHAPE_NONE, SHAPE_NONE}), 1};
+    SHAPE(n_heads), STACK_SOURCES({"self_attn.embed_q.weight", NULL, SHAPE_NONE, SHAPE_NONE}), 1};
 
 static const model_stack FROM_LATENT_STACK = {
-    SHAPE(n_heads), SOURCES({"self_attn.kv_b_proj.weight", NULL, SHAPE(pair_dim), SHAPE_NONE}), 1};
+    SHAPE(n_heads),
+    STACK_SOURCES({"self_attn.kv_b_proj.weight", NULL, SHAPE(pair_dim), SHAPE_NONE}), 1};
 
 static const model_stack VALUES_STACK = {
     SHAPE(n_heads),
-    SOURCES({"self_attn.kv_b_proj.weight", NULL, SHAPE(pair_dim), SHAPE(nope_dim)},
-            {"self_attn.unembed_out.weight", NULL, SHAPE_NONE, SHAPE_NONE}),
+    STACK_SOURCES({"self_attn.kv_b_proj.weight", NULL, SHAPE(pair_dim), SHAPE(nope_dim)},
+                  {"self_attn.unembed_out.weight", NULL, SHAPE_NONE, SHAPE_NONE}),
     2};
 
-static const model_stack GATE_STACK = PART_EXPERTS("mlp.", "gate_proj", "ffn_gate_exps.weight",
-                                                   SHAPE_NONE);
-static const model_stack UP_STACK = PART_EXPERTS("mlp.", "up_proj", "ffn_up_exps.weight",
-                                                 SHAPE(n_expert_ff));
-static const model_stack DOWN_STACK = PART_EXPERTS_DOWN("mlp.", "down_proj",
-                                                        "ffn_down_exps.weight");
+static const model_stack GATE_STACK =
+    PART_EXPERTS("mlp.", "gate_proj", "ffn_gate_exps.weight", SHAPE_NONE);
+static const model_stack UP_STACK =
+    PART_EXPERTS("mlp.", "up_proj", "ffn_up_exps.weight", SHAPE(n_expert_ff));
+static const model_stack DOWN_STACK =
+    PART_EXPERTS_DOWN("mlp.", "down_proj", "ffn_down_exps.weight");
 
-#define MATRIX(name, rows, cols, flag, in)                                                         \
+#define STACK(n_rows, n_cols, is_optional, in, other, of)                                          \
     {                                                                                              \
-        name, NULL, SLOT_LAYER, SHAPE(rows), SHAPE(cols), false, flag, in, 0, false, NULL          \
-    }
-#define VECTOR(name, cols, flag, in)                                                               \
-    {                                                                                              \
-        name, NULL, SLOT_LAYER, SHAPE_NONE, SHAPE(cols), false, flag, in, 0, false, NULL           \
-    }
-#define STACK(rows, cols, optional, in, unless, stack)                                             \
-    {                                                                                              \
-        #stack, NULL, SLOT_LAYER, SHAPE(rows), SHAPE(cols), optional, SHAPE_NONE, in, unless,      \
-            false, &(stack)                                                                        \
+        .hf_name = #of, .place = SLOT_LAYER, .rows = SHAPE(n_rows), .cols = SHAPE(n_cols),         \
+        .optional = (is_optional), .if_flag = SHAPE_NONE, .layers = (in), .unless = (other),       \
+        .stack = &(of)                                                                             \
     }
 
 static const model_slot SLOTS[N_SLOTS] = {
     PART_MODEL_SLOTS,
-    [PART_Q] = MATRIX("self_attn.q_proj.weight", q_dim, n_embd, SHAPE(has_plain_q), 0),
-    [PART_O] = MATRIX("self_attn.o_proj.weight", n_embd, o_dim, SHAPE_NONE, 0),
-    [PART_MLP_NORM] = VECTOR("post_attention_layernorm.weight", n_embd, SHAPE_NONE, 0),
-    [PART_GATE] = MATRIX("mlp.gate_proj.weight", n_ff, n_embd, SHAPE_NONE, SLOT_NOT_IN(is_moe)),
-    [PART_UP] = MATRIX("mlp.up_proj.weight", n_ff, n_embd, SHAPE_NONE, SLOT_NOT_IN(is_moe)),
-    [PART_DOWN] = MATRIX("mlp.down_proj.weight", n_embd, n_ff, SHAPE_NONE, SLOT_NOT_IN(is_moe)),
-    [Q_A] = MATRIX("self_attn.q_a_proj.weight", q_rank, n_embd, SHAPE(has_q_rank), 0),
-    [Q_A_NORM] = VECTOR("self_attn.q_a_layernorm.weight", q_rank, SHAPE(has_q_rank), 0),
-    [Q_B] = MATRIX("self_attn.q_b_proj.weight", q_dim, q_rank, SHAPE(has_q_rank), 0),
-    [KV_A] = MATRIX("self_attn.kv_a_proj_with_mqa.weight", latent_dim, n_embd, SHAPE_NONE, 0),
-    [KV_A_NORM] = VECTOR("self_attn.kv_a_layernorm.weight", kv_rank, SHAPE_NONE, 0),
+    [PART_Q] = SLOT_MATRIX("self_attn.q_proj.weight", q_dim, n_embd, SHAPE(has_plain_q), 0),
+    [PART_O] = SLOT_MATRIX("self_attn.o_proj.weight", n_embd, o_dim, SHAPE_NONE, 0),
+    [PART_MLP_NORM] = SLOT_VECTOR("post_attention_layernorm.weight", n_embd, SHAPE_NONE, 0),
+    [PART_GATE] =
+        SLOT_MATRIX("mlp.gate_proj.weight", n_ff, n_embd, SHAPE_NONE, SLOT_NOT_IN(is_moe)),
+    [PART_UP] = SLOT_MATRIX("mlp.up_proj.weight", n_ff, n_embd, SHAPE_NONE, SLOT_NOT_IN(is_moe)),
+    [PART_DOWN] =
+        SLOT_MATRIX("mlp.down_proj.weight", n_embd, n_ff, SHAPE_NONE, SLOT_NOT_IN(is_moe)),
+    [Q_A] = SLOT_MATRIX("self_attn.q_a_proj.weight", q_rank, n_embd, SHAPE(has_q_rank), 0),
+    [Q_A_NORM] = SLOT_VECTOR("self_attn.q_a_layernorm.weight", q_rank, SHAPE(has_q_rank), 0),
+    [Q_B] = SLOT_MATRIX("self_attn.q_b_proj.weight", q_dim, q_rank, SHAPE(has_q_rank), 0),
+    [KV_A] = SLOT_MATRIX("self_attn.kv_a_proj_with_mqa.weight", latent_dim, n_embd, SHAPE_NONE, 0),
+    [KV_A_NORM] = SLOT_VECTOR("self_attn.kv_a_layernorm.weight", kv_rank, SHAPE_NONE, 0),
     [TO_LATENT] = STACK(kv_rank, nope_dim, true, 0, 0, TO_LATENT_STACK),
     [FROM_LATENT_ROWS] = STACK(nope_dim, kv_rank, false, 0, TO_LATENT, FROM_LATENT_STACK),
     [VALUES] = STACK(v_dim, kv_rank, false, 0, 0, VALUES_STACK),
-    [ROUTER] = MATRIX("mlp.gate.weight", n_experts, n_embd, SHAPE_NONE, SLOT_IN(is_moe)),
+    [ROUTER] = SLOT_MATRIX("mlp.gate.weight", n_experts, n_embd, SHAPE_NONE, SLOT_IN(is_moe)),
     [ROUTER_BIAS] =
-        VECTOR("mlp.gate.e_score_correction_bias", n_experts, SHAPE_NONE, SLOT_IN(is_moe)),
+        SLOT_VECTOR("mlp.gate.e_score_correction_bias", n_experts, SHAPE_NONE, SLOT_IN(is_moe)),
     [EXPERT_GATE] = STACK(n_expert_ff, n_embd, false, SLOT_IN(is_moe), 0, GATE_STACK),
     [EXPERT_UP] = STACK(n_expert_ff, n_embd, false, SLOT_IN(is_moe), 0, UP_STACK),
     [EXPERT_DOWN] = STACK(n_embd, n_expert_ff, false, SLOT_IN(is_moe), 0, DOWN_STACK),
-    [SHARED_GATE] = MATRIX("mlp.shared_experts.gate_proj.weight", n_shared_ff, n_embd,
-                           SHAPE(has_shared), SLOT_IN(is_moe)),
-    [SHARED_UP] = MATRIX("mlp.shared_experts.up_proj.weight", n_shared_ff, n_embd,
-                         SHAPE(has_shared), SLOT_IN(is_moe)),
-    [SHARED_DOWN] = MATRIX("mlp.shared_experts.down_proj.weight", n_embd, n_shared_ff,
-                           SHAPE(has_shared), SLOT_IN(is_moe)),
+    [SHARED_GATE] = SLOT_MATRIX("mlp.shared_experts.gate_proj.weight", n_shared_ff, n_embd,
+                                SHAPE(has_shared), SLOT_IN(is_moe)),
+    [SHARED_UP] = SLOT_MATRIX("mlp.shared_experts.up_proj.weight", n_shared_ff, n_embd,
+                              SHAPE(has_shared), SLOT_IN(is_moe)),
+    [SHARED_DOWN] = SLOT_MATRIX("mlp.shared_experts.down_proj.weight", n_embd, n_shared_ff,
+                                SHAPE(has_shared), SLOT_IN(is_moe)),
 };
 
 /* Values that would be computed wrongly. */
@@ -133,8 +123,7 @@ static weft_status refuse(const model_params *p, const model_source *source, wef
 {
     static const struct {
         const char *key, *value;
-    } TEXTS[] = {
-        {"hidden_act", "silu"}, {"scoring_func", "sigmoid"}, {"topk_method", "noaux_tc"}};
+    } TEXTS[] = {{"hidden_act", "silu"}, {"scoring_func", "sigmoid"}, {"topk_method", "noaux_tc"}};
     for (size_t i = 0; i < COUNT_OF(TEXTS); i++) {
         bool found;
         str text;
@@ -188,8 +177,10 @@ static weft_status derive(model_params *p, const model_source *source, weft_erro
     p->has_q_rank = p->q_rank > 0;
     p->has_plain_q = !p->has_q_rank;
     if (p->pe_dim % 2 != 0) {
-        return err_set(err, WEFT_FORMAT, "config.json: qk_rope_head_dim is %u, expected an even "
-                                         "number", p->pe_dim);
+        return err_set(err, WEFT_FORMAT,
+                       "config.json: qk_rope_head_dim is %u, expected an even "
+                       "number",
+                       p->pe_dim);
     }
     weft_status status = refuse(p, source, err);
     if (status == WEFT_OK) status = derive_experts(p, err);
@@ -230,8 +221,7 @@ static graph_id attention(model_build *b, uint32_t layer, graph_id x)
     graph_id k_pe = graph_cols(g, kv, p->latent_dim, p->kv_rank, p->pe_dim);
     c = latent_norm(b, KV_A_NORM, layer, c);
     k_pe = graph_rope_apply(g, k_pe, p->pe_dim, 0);
-    graph_id state =
-        graph_kv_append_latent(g, graph_concat(g, c, k_pe, 1), p->kv_rank, state_i);
+    graph_id state = graph_kv_append_latent(g, graph_concat(g, c, k_pe, 1), p->kv_rank, state_i);
     graph_id q_nope = graph_cols(g, q, p->head_dim, 0, p->nope_dim);
     graph_id q_pe = graph_cols(g, q, p->head_dim, p->nope_dim, p->pe_dim);
     q_pe = graph_rope_apply(g, q_pe, p->pe_dim, 0);
