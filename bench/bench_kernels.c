@@ -228,7 +228,7 @@ static void bench_attention(const cpu_kernels *k)
     for (int i = 0; i < QUERIES * DIM; i++) q[i] = o[i] = 0.01F;
     for (int i = 0; i < KEYS * DIM; i++) kv[i] = fp_to_bf16((float)(i % 7) * 0.1F);
     kernel_scores a = {q, DIM, QUERIES, kv, KEYS, DIM, 1.0F, s, KEYS};
-    kernel_values v = {s, KEYS, QUERIES, kv, KEYS, DIM, o, DIM};
+    kernel_values v = {s, KEYS, QUERIES, kv, KEYS, DIM, o, DIM, DIM};
     double best[3] = {1e9, 1e9, 1e9};
     for (int run = 0; run < 20 * RUNS; run++) {
         double start = now();

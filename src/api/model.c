@@ -99,7 +99,7 @@ weft_status weft_model_get_info(const weft_model *model, weft_model_info *info, 
         .n_embd = m->params.n_embd,
         .n_vocab = m->params.n_vocab,
         .context = m->params.context,
-        .n_tensors = m->n_tensors,
+        .n_tensors = m->n_listed,
         .has_tokenizer = model->tokenizer != NULL,
         .has_template = model->chat != NULL,
         .stop_ids = m->generation.stop_ids,
@@ -109,8 +109,8 @@ weft_status weft_model_get_info(const weft_model *model, weft_model_info *info, 
         .min_p = s->min_p,
         .top_k = s->top_k,
     };
-    for (uint32_t i = 0; i < m->n_tensors; i++)
-        ours.n_params += m->tensors[i].n_rows * m->tensors[i].n_cols;
+    for (uint32_t i = 0; i < m->n_listed; i++)
+        ours.n_params += m->listed[i].n_rows * m->listed[i].n_cols;
     count_tensors(m->weights, &ours);
     return API_GIVE(ours, info, top_k, "weft_model_info", err);
 }
@@ -120,11 +120,11 @@ weft_status weft_model_tensor(const weft_model *model, uint32_t index, weft_tens
 {
     err_clear(err);
     if (model == NULL) return err_set(err, WEFT_ARGUMENT, "model is NULL");
-    if (index >= model->model->n_tensors) {
+    if (index >= model->model->n_listed) {
         return err_set(err, WEFT_ARGUMENT, "tensor %u, the model has %u", index,
-                       model->model->n_tensors);
+                       model->model->n_listed);
     }
-    const tensor *t = &model->model->tensors[index];
+    const tensor *t = &model->model->listed[index];
     weft_tensor_info ours = {.struct_size = sizeof ours,
                              .name = t->name,
                              .n_dims = t->n_dims,
@@ -147,9 +147,7 @@ weft_status weft_model_kv(const weft_model *model, const char *spec, weft_kv_inf
     weft_kv_info ours = {.struct_size = sizeof ours};
     for (uint32_t i = 0; i < m->n_kv_layers; i++) {
         const kv_layer *l = &m->kv_layers[i];
-        size_t k_bytes = kv_codec_row_bytes(parsed.k, parsed.base, l->k_dim);
-        size_t v_bytes = kv_codec_row_bytes(parsed.v, parsed.base, l->v_dim);
-        uint64_t bytes = (uint64_t)l->n_heads * (k_bytes + v_bytes);
+        uint64_t bytes = kv_spec_bytes(&parsed, l);
         if (l->window == 0) {
             ours.bytes_per_token += bytes;
         } else {

@@ -1,6 +1,9 @@
 /* host.c - backends in plain memory. */
 #include "backend/host.h"
 
+#include <math.h>
+
+#include "base/assert.h"
 #include "kv/codecs/codec.h"
 
 weft_status host_supports(const backend *b, const graph *g, weft_error *err)
@@ -8,10 +11,12 @@ weft_status host_supports(const backend *b, const graph *g, weft_error *err)
     (void)b;
     for (graph_id id = 1; id < g->n_values; id++) {
         const graph_value *v = &g->values[id];
-        if (v->op == GRAPH_WEIGHT && g->tensors[v->i[0]].encoding == NULL) {
+        uint32_t n = v->op == GRAPH_WEIGHT ? 1 : v->op == GRAPH_STACK ? v->i[1] : 0;
+        for (uint32_t i = 0; i < n; i++) {
+            const tensor *t = &g->tensors[v->i[0] + i];
+            if (t->encoding != NULL) continue;
             return err_set(err, WEFT_UNSUPPORTED,
-                           "tensor '%s' has no encoding that can be computed with",
-                           g->tensors[v->i[0]].name);
+                           "tensor '%s' has no encoding that can be computed with", t->name);
         }
     }
     return WEFT_OK;
@@ -23,30 +28,54 @@ void host_copy(backend *b, void *to, const void *from, size_t n_bytes)
     memcpy(to, from, n_bytes);
 }
 
-/* Rows of one side behind one another. */
-typedef struct side {
-    uint8_t codec;
-    size_t row_bytes, at; /* bytes; where the first row of the head stands in a page */
-} side;
-
-static side key_side(const kv_geometry *g, size_t head)
+/* The columns of a key that are not its codec's. */
+static const kv_codec *tail_codec(const kv_geometry *g)
 {
-    return (side){g->k_codec, g->k_row_bytes, head * g->page_tokens * g->k_row_bytes};
+    return g->k_coded < g->k_dim ? kv_codec_by_id(g->base) : NULL;
 }
 
-static side value_side(const kv_geometry *g, size_t head)
+static void put_key(const kv_geometry *g, unsigned char *row, const float *k)
 {
-    return (side){g->v_codec, g->v_row_bytes, g->v_offset + head * g->page_tokens * g->v_row_bytes};
+    const kv_codec *codec = kv_codec_by_id(g->k_codec);
+    const kv_codec *tail = tail_codec(g);
+    codec->encode_row(codec, g->base, row, k, g->k_coded);
+    if (tail == NULL) return;
+    tail->encode_row(tail, g->base, row + g->k_tail, k + g->k_coded, g->k_dim - g->k_coded);
 }
 
-static void convert_rows(const backend_conversion *c, side from, side to, uint32_t dim)
+void host_key(const kv_geometry *g, const unsigned char *row, float *k)
 {
-    const kv_codec *decoder = kv_codec_by_id(from.codec);
-    const kv_codec *encoder = kv_codec_by_id(to.codec);
-    uint8_t base = c->from->base;
+    const kv_codec *codec = kv_codec_by_id(g->k_codec);
+    const kv_codec *tail = tail_codec(g);
+    codec->decode_row(codec, g->base, row, k, g->k_coded);
+    if (tail == NULL) return;
+    tail->decode_row(tail, g->base, row + g->k_tail, k + g->k_coded, g->k_dim - g->k_coded);
+}
+
+void host_append(const kv_view *view, uint32_t position, const float *k, const float *v)
+{
+    const kv_geometry *g = view->geometry;
+    const kv_codec *codec = kv_codec_by_id(g->v_codec);
+    for (uint32_t h = 0; h < g->n_heads; h++) {
+        put_key(g, kv_key(view, h, position), k + (size_t)h * g->k_dim);
+        if (!kv_has_values(g)) continue;
+        codec->encode_row(codec, g->base, kv_value(view, h, position), v + (size_t)h * g->v_dim,
+                          g->v_dim);
+    }
+}
+
+static void convert_values(const backend_conversion *c, size_t head)
+{
+    const kv_geometry *from = c->from;
+    const kv_geometry *to = c->to;
+    const kv_codec *decoder = kv_codec_by_id(from->v_codec);
+    const kv_codec *encoder = kv_codec_by_id(to->v_codec);
     for (uint32_t i = 0; i < c->n_rows; i++) {
-        decoder->decode_row(decoder, base, c->src + from.at + i * from.row_bytes, c->row, dim);
-        encoder->encode_row(encoder, base, c->dst + to.at + i * to.row_bytes, c->row, dim);
+        size_t row = head * from->page_tokens + i;
+        const unsigned char *src = c->src + from->v_offset + row * from->v_row_bytes;
+        unsigned char *dst = c->dst + to->v_offset + row * to->v_row_bytes;
+        decoder->decode_row(decoder, from->base, src, c->row, from->v_dim);
+        encoder->encode_row(encoder, from->base, dst, c->row, from->v_dim);
     }
 }
 
@@ -54,7 +83,94 @@ void host_convert(backend *b, const backend_conversion *c)
 {
     (void)b;
     for (size_t h = 0; h < c->from->n_heads; h++) {
-        convert_rows(c, key_side(c->from, h), key_side(c->to, h), c->from->k_dim);
-        convert_rows(c, value_side(c->from, h), value_side(c->to, h), c->from->v_dim);
+        for (uint32_t i = 0; i < c->n_rows; i++) {
+            size_t row = h * c->from->page_tokens + i;
+            host_key(c->from, c->src + row * c->from->k_row_bytes, c->row);
+            put_key(c->to, c->dst + row * c->to->k_row_bytes, c->row);
+        }
+        if (kv_has_values(c->from)) convert_values(c, h);
+    }
+}
+
+/* p of each expert. */
+static void expert_scores(bool sigmoid, const float *scores, uint32_t n, double *p)
+{
+    double max = (double)scores[0];
+    double sum = 0.0;
+    for (uint32_t e = 1; e < n; e++) max = (double)scores[e] > max ? (double)scores[e] : max;
+    for (uint32_t e = 0; e < n; e++) {
+        p[e] = sigmoid ? 1.0 / (1.0 + exp(-(double)scores[e])) : exp((double)scores[e] - max);
+        sum += p[e];
+    }
+    for (uint32_t e = 0; e < n && !sigmoid; e++) p[e] /= sum;
+}
+
+/* What a group counts for: the sum of the two that are largest in it. */
+static double group_score(const double *chooser, uint32_t size)
+{
+    double first = (double)-INFINITY;
+    double second = (double)-INFINITY;
+    for (uint32_t e = 0; e < size; e++) {
+        if (chooser[e] > first) {
+            second = first;
+            first = chooser[e];
+        } else if (chooser[e] > second) {
+            second = chooser[e];
+        }
+    }
+    return first + second;
+}
+
+static void choose_groups(const double *chooser, uint32_t size, uint32_t n_groups, uint32_t n_top,
+                          bool *stays)
+{
+    for (uint32_t i = 0; i < n_top; i++) {
+        uint32_t best = n_groups;
+        double best_score = 0.0;
+        for (uint32_t g = 0; g < n_groups; g++) {
+            if (stays[(size_t)g * size]) continue;
+            double score = group_score(chooser + (size_t)g * size, size);
+            if (best < n_groups && !(score > best_score)) continue;
+            best = g;
+            best_score = score;
+        }
+        for (uint32_t e = 0; e < size; e++) stays[(size_t)best * size + e] = true;
+    }
+}
+
+static uint32_t choose_expert(const double *chooser, uint32_t n_experts, const bool *stays)
+{
+    uint32_t best = n_experts;
+    for (uint32_t e = 0; e < n_experts; e++) {
+        if (!stays[e]) continue;
+        if (best == n_experts || chooser[e] > chooser[best]) best = e;
+    }
+    ASSERT_HOT(best < n_experts);
+    return best;
+}
+
+void host_route(const graph_value *v, uint32_t n_experts, const float *scores, const float *bias,
+                const float *factor, host_router s, float *y)
+{
+    uint32_t top_k = v->i[0];
+    bool normalize = (v->i[3] & GRAPH_ROUTE_NORMALIZE) != 0;
+    double sum = 0.0;
+    expert_scores((v->i[3] & GRAPH_ROUTE_SIGMOID) != 0, scores, n_experts, s.p);
+    for (uint32_t e = 0; e < n_experts; e++) {
+        s.chooser[e] = s.p[e] + (bias != NULL ? (double)bias[e] : 0.0);
+        s.stays[e] = v->i[1] == 1;
+    }
+    if (v->i[1] > 1) choose_groups(s.chooser, n_experts / v->i[1], v->i[1], v->i[2], s.stays);
+    for (uint32_t k = 0; k < top_k; k++) {
+        uint32_t e = choose_expert(s.chooser, n_experts, s.stays);
+        s.stays[e] = false;
+        y[k] = (float)e;
+        sum += s.p[e];
+    }
+    for (uint32_t k = 0; k < top_k; k++) {
+        uint32_t e = (uint32_t)y[k];
+        double w = normalize ? s.p[e] / (sum + 1e-20) : s.p[e];
+        w *= (double)v->f[0];
+        y[top_k + k] = (float)(factor != NULL ? w * (double)factor[e] : w);
     }
 }

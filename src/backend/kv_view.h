@@ -5,22 +5,30 @@
  * all value rows:
  *   key of (head, position)   = page + (head * P + position % P) * k_row_bytes
  *   value of (head, position) = page + v_offset + (head * P + position % P) * v_row_bytes
- * Page j of the sequence lies in slot j % n_slots. */
+ * Page j of the sequence lies in slot j % n_slots. In a latent layer a value is the first v_dim
+ * columns of its key: v_offset is 0 and v_row_bytes that of keys, so that kv_value() finds it, and
+ * nothing is stored for it. */
 #ifndef BACKEND_KV_VIEW_H
 #define BACKEND_KV_VIEW_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 /* Stable: rows of kv/layouts/layouts.def. */
-typedef enum kv_layout_id { KV_LAYOUT_FULL = 1, KV_LAYOUT_WINDOW = 2 } kv_layout_id;
+typedef enum kv_layout_id {
+    KV_LAYOUT_FULL = 1,
+    KV_LAYOUT_WINDOW = 2,
+    KV_LAYOUT_CHUNKED = 3,
+    KV_LAYOUT_LATENT = 4,
+} kv_layout_id;
 
 /* What a layer needs, before anything is known of codecs: a model states it, kv/ turns it into a
  * geometry. */
 typedef struct kv_layer {
     uint8_t layout; /* kv_layout_id */
     uint32_t n_heads, k_dim, v_dim;
-    uint32_t window; /* positions a query sees, itself included; 0 for full */
+    uint32_t window; /* positions a query sees, itself included; of a chunk; 0: all */
 } kv_layer;
 
 /* What a layer stores; equal for all sequences of an engine that were given the same codecs. */
@@ -29,8 +37,10 @@ typedef struct kv_geometry {
     uint8_t k_codec, v_codec; /* ids of kv/codecs */
     uint8_t base;             /* id of the dense type that rows are rounded to before packing */
     uint32_t n_heads, k_dim, v_dim;
-    uint32_t window;      /* positions a query sees, itself included; 0 for full */
+    uint32_t k_coded;     /* columns of a key that k_codec stores; those behind them are in base */
+    uint32_t window;      /* as in kv_layer */
     uint32_t page_tokens; /* a power of two dividing KV_SPLIT */
+    size_t k_tail;        /* where in a key's row columns k_coded .. k_dim - 1 begin */
     size_t k_row_bytes, v_row_bytes, v_offset, page_bytes;
 } kv_geometry;
 
@@ -48,8 +58,15 @@ enum { KV_SPLIT = 256 };
 /* Lowest position that a query at position sees. */
 static inline uint32_t kv_lowest(const kv_geometry *g, uint32_t position)
 {
+    if (g->layout == KV_LAYOUT_CHUNKED) return position - position % g->window;
     if (g->layout != KV_LAYOUT_WINDOW || position < g->window) return 0;
     return position - g->window + 1;
+}
+
+/* Whether a layer stores values: they may be the first columns of its keys. */
+static inline bool kv_has_values(const kv_geometry *g)
+{
+    return g->layout != KV_LAYOUT_LATENT;
 }
 
 static inline unsigned char *kv_key(const kv_view *v, uint32_t head, uint32_t position)

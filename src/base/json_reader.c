@@ -24,8 +24,8 @@ static char peek(json_reader *r)
 static weft_status wrong(const json_reader *r, const char *expected, weft_error *err)
 {
     if (r->at >= r->n_bytes)
-        return err_set(err, WEFT_FORMAT, "JSON ends at byte %zu, expected %s",
-                       r->base + r->at, expected);
+        return err_set(err, WEFT_FORMAT, "JSON ends at byte %zu, expected %s", r->base + r->at,
+                       expected);
     return err_set(err, WEFT_FORMAT, "JSON has no %s at byte %zu", expected, r->base + r->at);
 }
 

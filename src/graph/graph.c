@@ -69,7 +69,7 @@ static const graph_value *at(const graph *g, graph_id id)
  * compute with. */
 static bool is_rows(const graph_value *v)
 {
-    bool numbers = v->op != GRAPH_INPUT && v->op != GRAPH_KV_APPEND;
+    bool numbers = v->op != GRAPH_INPUT && v->op != GRAPH_KV_APPEND && v->op != GRAPH_ROUTE;
     return numbers && (v->rows == GRAPH_TOKENS || v->rows == GRAPH_OUTPUTS);
 }
 
@@ -134,6 +134,19 @@ graph_id graph_rms_norm(graph *g, graph_id x, graph_id weight, float eps, float 
                               .f = {eps, weight_add}});
 }
 
+graph_id graph_rms_norm_plain(graph *g, graph_id x, uint32_t group, float eps)
+{
+    const graph_value *a = at(g, x);
+    bool ok = is_rows(a) && group > 0 && a->cols % group == 0;
+    return emit(g, ok,
+                (graph_value){.op = GRAPH_RMS_NORM,
+                              .in = {x},
+                              .rows = a->rows,
+                              .cols = a->cols,
+                              .i = {group},
+                              .f = {eps, 0}});
+}
+
 graph_id graph_rope_apply(graph *g, graph_id x, uint32_t head_dim, uint32_t rope_i)
 {
     const graph_value *a = at(g, x);
@@ -179,23 +192,43 @@ graph_id graph_glu(graph *g, graph_id gate, graph_id up, graph_act act)
                               .i = {(uint32_t)act, 0}});
 }
 
+/* Appends once per state. */
+static graph_id emit_append(graph *g, bool ok, graph_value value)
+{
+    uint32_t state_i = value.i[0];
+    ok = ok && state_i < 65536;
+    for (uint32_t i = 1; i < g->n_values && ok; i++) {
+        ok = g->values[i].op != GRAPH_KV_APPEND || g->values[i].i[0] != state_i;
+    }
+    graph_id id = emit(g, ok, value);
+    if (id != 0 && state_i >= g->n_states) g->n_states = state_i + 1;
+    return id;
+}
+
 graph_id graph_kv_append(graph *g, graph_id k, graph_id v, uint32_t state_i, uint32_t n_heads)
 {
     const graph_value *a = at(g, k);
     const graph_value *b = at(g, v);
     bool ok = is_tokens(a) && is_tokens(b) && n_heads > 0;
-    ok = ok && a->cols % n_heads == 0 && b->cols % n_heads == 0 && state_i < 65536;
-    for (uint32_t i = 1; i < g->n_values && ok; i++) {
-        ok = g->values[i].op != GRAPH_KV_APPEND || g->values[i].i[0] != state_i;
-    }
-    graph_id id = emit(g, ok,
+    ok = ok && a->cols % n_heads == 0 && b->cols % n_heads == 0;
+    return emit_append(g, ok,
                        (graph_value){.op = GRAPH_KV_APPEND,
                                      .in = {k, v},
                                      .rows = GRAPH_TOKENS,
                                      .cols = b->cols,
                                      .i = {state_i, n_heads}});
-    if (id != 0 && state_i >= g->n_states) g->n_states = state_i + 1;
-    return id;
+}
+
+graph_id graph_kv_append_latent(graph *g, graph_id x, uint32_t v_dim, uint32_t state_i)
+{
+    const graph_value *a = at(g, x);
+    bool ok = is_tokens(a) && v_dim > 0 && v_dim <= a->cols;
+    return emit_append(g, ok,
+                       (graph_value){.op = GRAPH_KV_APPEND,
+                                     .in = {x},
+                                     .rows = GRAPH_TOKENS,
+                                     .cols = v_dim,
+                                     .i = {state_i, 1}});
 }
 
 graph_id graph_attend(graph *g, graph_id q, graph_id state, uint32_t n_heads, float scale,
@@ -235,6 +268,119 @@ graph_id graph_softcap(graph *g, graph_id x, float cap)
         g, is_rows(a) && cap > 0.0F,
         (graph_value){
             .op = GRAPH_SOFTCAP, .in = {x}, .rows = a->rows, .cols = a->cols, .f = {cap, 0}});
+}
+
+graph_id graph_stack(graph *g, uint32_t tensor_i, uint32_t count)
+{
+    graph_value v = {.op = GRAPH_STACK, .i = {tensor_i, count}};
+    bool ok = count > 0 && tensor_i < g->n_tensors && count <= g->n_tensors - tensor_i;
+    for (uint32_t i = 0; i < count && ok; i++) {
+        const tensor *t = &g->tensors[tensor_i + i];
+        ok = t->n_rows > 0 && t->n_rows < GRAPH_OUTPUTS && t->n_cols > 0 &&
+             t->n_cols < GRAPH_OUTPUTS;
+        if (i == 0 && ok) {
+            v.rows = (uint32_t)t->n_rows;
+            v.cols = (uint32_t)t->n_cols;
+        }
+        ok = ok && t->n_rows == v.rows && t->n_cols == v.cols;
+    }
+    return emit(g, ok, v);
+}
+
+graph_id graph_cols(graph *g, graph_id x, uint32_t head_dim, uint32_t first, uint32_t n_cols)
+{
+    const graph_value *a = at(g, x);
+    bool ok = is_rows(a) && head_dim > 0 && a->cols % head_dim == 0 && n_cols > 0;
+    ok = ok && n_cols <= head_dim && first <= head_dim - n_cols;
+    return emit(g, ok,
+                (graph_value){.op = GRAPH_COLS,
+                              .in = {x},
+                              .rows = a->rows,
+                              .cols = ok ? a->cols / head_dim * n_cols : 0,
+                              .i = {head_dim, first, n_cols}});
+}
+
+graph_id graph_concat(graph *g, graph_id x, graph_id y, uint32_t n_heads)
+{
+    const graph_value *a = at(g, x);
+    const graph_value *b = at(g, y);
+    bool ok = is_rows(a) && is_rows(b) && a->rows == b->rows && n_heads > 0;
+    ok = ok && a->cols % n_heads == 0 && b->cols % n_heads == 0;
+    uint64_t cols = (uint64_t)a->cols + b->cols;
+    return emit(g, ok && cols < GRAPH_OUTPUTS,
+                (graph_value){.op = GRAPH_CONCAT,
+                              .in = {x, y},
+                              .rows = a->rows,
+                              .cols = (uint32_t)cols,
+                              .i = {n_heads}});
+}
+
+graph_id graph_linear_heads(graph *g, graph_id x, graph_id stack, bool transposed)
+{
+    const graph_value *a = at(g, x);
+    const graph_value *w = at(g, stack);
+    bool ok = is_rows(a) && w->op == GRAPH_STACK;
+    uint64_t in = (uint64_t)w->i[1] * (transposed ? w->rows : w->cols);
+    uint64_t out = (uint64_t)w->i[1] * (transposed ? w->cols : w->rows);
+    ok = ok && a->cols == in && out < GRAPH_OUTPUTS;
+    return emit(g, ok,
+                (graph_value){.op = GRAPH_LINEAR_HEADS,
+                              .in = {x, stack},
+                              .rows = a->rows,
+                              .cols = (uint32_t)out,
+                              .i = {transposed ? 1 : 0}});
+}
+
+/* A number for each of the experts, or nothing. */
+static bool is_per_expert(const graph *g, graph_id id, uint32_t n_experts)
+{
+    const graph_value *w = at(g, id);
+    return id == 0 || (w->op == GRAPH_WEIGHT && w->rows == 1 && w->cols == n_experts);
+}
+
+graph_id graph_route_experts(graph *g, graph_id scores, graph_id bias, graph_id factor,
+                             graph_route how)
+{
+    const graph_value *a = at(g, scores);
+    uint32_t n_groups = how.n_groups == 0 ? 1 : how.n_groups;
+    uint32_t n_top = n_groups == 1 ? 1 : how.n_top_groups;
+    /* Ids are floats. */
+    bool ok = is_rows(a) && a->cols <= 1U << 24 && a->cols % n_groups == 0;
+    ok = ok && n_top > 0 && n_top <= n_groups && how.flags < 4;
+    ok = ok && (n_groups == 1 || a->cols / n_groups >= 2);
+    ok = ok && how.top_k > 0 && how.top_k <= a->cols / n_groups * n_top;
+    ok = ok && is_per_expert(g, bias, a->cols) && is_per_expert(g, factor, a->cols);
+    return emit(g, ok,
+                (graph_value){.op = GRAPH_ROUTE,
+                              .in = {scores, bias, factor},
+                              .rows = a->rows,
+                              .cols = ok ? 2 * how.top_k : 0,
+                              .i = {how.top_k, n_groups, n_top, how.flags},
+                              .f = {how.scale, 0}});
+}
+
+graph_id graph_experts(graph *g, graph_id x, graph_id route, const graph_id stacks[3],
+                       graph_act act)
+{
+    const graph_value *a = at(g, x);
+    const graph_value *r = at(g, route);
+    const graph_value *gate = at(g, stacks[0]);
+    const graph_value *up = at(g, stacks[1]);
+    const graph_value *down = at(g, stacks[2]);
+    uint32_t n_experts = at(g, r->in[0])->cols;
+    bool ok = is_rows(a) && r->op == GRAPH_ROUTE && a->rows == r->rows && act <= GRAPH_GELU_ERF;
+    for (uint32_t i = 0; i < 3 && ok; i++) {
+        const graph_value *w = at(g, stacks[i]);
+        ok = w->op == GRAPH_STACK && w->i[1] == n_experts;
+    }
+    ok = ok && gate->cols == a->cols && up->cols == a->cols && up->rows == gate->rows;
+    ok = ok && down->cols == gate->rows && down->rows == a->cols;
+    return emit(g, ok,
+                (graph_value){.op = GRAPH_EXPERTS,
+                              .in = {x, route, stacks[0], stacks[1], stacks[2]},
+                              .rows = a->rows,
+                              .cols = a->cols,
+                              .i = {(uint32_t)act}});
 }
 
 void graph_finish(graph *g, graph_id logits)
@@ -297,7 +443,8 @@ weft_status graph_print(const graph *g, strbuf *out)
         for (uint32_t i = 0; i < GRAPH_INPUTS; i++) {
             if (v->in[i] != 0) strbuf_printf(out, " %%%u", v->in[i]);
         }
-        if (v->op == GRAPH_WEIGHT) strbuf_printf(out, " %s", g->tensors[v->i[0]].name);
+        bool named = v->op == GRAPH_WEIGHT || v->op == GRAPH_STACK;
+        if (named) strbuf_printf(out, " %s", g->tensors[v->i[0]].name);
         strbuf_add_char(out, '\n');
     }
     return out->status;

@@ -1,6 +1,6 @@
 /* graph.h - what a model computes, without any idea of devices.
  *
- * A value is an operation, its inputs, its dims, two integers and two floats; the array is the
+ * A value is an operation, its inputs, its dims, a few integers and floats; the array is the
  * caller's. The number of tokens stays symbolic (GRAPH_TOKENS), so one graph serves every batch.
  * Builders are total: each computes its output shape and hands it to emit(), which returns 0 once
  * anything is wrong and keeps the first error; so build functions have no error branches and the
@@ -21,32 +21,53 @@
  *   embed       tokens, weight [V, d]; [TOKENS, d]
  *   linear      x [n, in], weight [out, in], bias [out]: x W^T + b; [n, out]
  *   rms_norm    x [n, d], weight [g]; i0 group width g, f0 epsilon, f1 added to the weight:
- *               x / sqrt(mean x^2 + eps) (w + f1) over each run of g columns; [n, d]
+ *               x / sqrt(mean x^2 + eps) (w + f1) over each run of g columns, without (w + f1)
+ *               where there is no weight; [n, d]
  *   rope        x [n, heads * D]; i0 D, i1 rope table: rotated by the token's position
  *   add, scale  x, y; x with f0: elementwise
  *   glu         gate, up [n, I]; i0 graph_act: act(gate) * up
  *   kv_append   k [n, heads * Dk], v [n, heads * Dv]; i0 state index, i1 heads: writes the rows of
- *               the step into their sequences' state; a token for attend
+ *               the step into their sequences' state; a token for attend. Without v the state is
+ *               latent: a value is the first columns of its key, which has one head
  *   attend      q [n, H * Dk], state; i0 H, f0 scale, f1 soft-cap: each token against its own
  *               sequence; [n, H * Dv]
  *   take        x [TOKENS, d]: rows whose logits are wanted; [OUTPUTS, d]
  *   softcap     x; f0 c: c tanh(x / c)
- * Numbers are computed with; token ids and what kv_append gives are not numbers. */
+ *   stack       i0 first tensor, i1 how many: matrices of one shape behind one another in the list
+ *               of tensors, each as it is stored; [rows, cols] of one
+ *   cols        x [n, heads * D]; i0 D, i1 first, i2 w: columns i1 .. i1 + w - 1 of each head
+ *   concat      x [n, heads * a], y [n, heads * b]; i0 heads: those of y behind those of x, head
+ *               by head
+ *   linear_heads x [n, H * in], stack of H: W_h x_h for each head, or its transpose's product where
+ *               i0 is 1; [n, H * out]
+ *   route       s [n, E], bias [E], factor [E]; i0 k, i1 groups, i2 of them that stay, i3
+ *               graph_route_flag, f0 scale: k experts a token, see graph_route; [n, 2 k]
+ *   experts     x [n, d], route, stacks of E: gate, up [I, d] and down [d, I]; i0 graph_act: the
+ *               sum over a token's experts e, as route lists them, of w_e down_e(act(gate_e x) *
+ *               up_e x); [n, d]
+ * Numbers are computed with; token ids, what kv_append gives and what route gives are not
+ * numbers. */
 #define GRAPH_OP_MAP(X)                                                                            \
     X(NONE, "none", 0, 0)                                                                          \
     X(WEIGHT, "weight", 0, 0)                                                                      \
     X(INPUT, "tokens", 0, 0)                                                                       \
     X(EMBED, "embed", 2, 2)                                                                        \
     X(LINEAR, "linear", 3, 2)                                                                      \
-    X(RMS_NORM, "rms_norm", 2, 2)                                                                  \
+    X(RMS_NORM, "rms_norm", 2, 1)                                                                  \
     X(ROPE, "rope", 1, 1)                                                                          \
     X(ADD, "add", 2, 2)                                                                            \
     X(SCALE, "scale", 1, 1)                                                                        \
     X(GLU, "glu", 2, 2)                                                                            \
-    X(KV_APPEND, "kv_append", 2, 2)                                                                \
+    X(KV_APPEND, "kv_append", 2, 1)                                                                \
     X(ATTEND, "attend", 2, 2)                                                                      \
     X(TAKE, "take", 1, 1)                                                                          \
-    X(SOFTCAP, "softcap", 1, 1)
+    X(SOFTCAP, "softcap", 1, 1)                                                                    \
+    X(STACK, "stack", 0, 0)                                                                        \
+    X(COLS, "cols", 1, 1)                                                                          \
+    X(CONCAT, "concat", 2, 2)                                                                      \
+    X(LINEAR_HEADS, "linear_heads", 2, 2)                                                          \
+    X(ROUTE, "route", 3, 1)                                                                        \
+    X(EXPERTS, "experts", 5, 5)
 
 typedef enum graph_op {
 #define GRAPH_OP_ENUM(op, name, n_inputs, n_required) GRAPH_##op,
@@ -59,20 +80,34 @@ typedef enum graph_op {
  * erf(x/sqrt 2)) */
 typedef enum graph_act { GRAPH_SILU = 0, GRAPH_GELU_TANH = 1, GRAPH_GELU_ERF = 2 } graph_act;
 
+/* Scores are sigmoids of their own instead of a softmax; chosen ones are divided by their sum. */
+enum { GRAPH_ROUTE_SIGMOID = 1, GRAPH_ROUTE_NORMALIZE = 2 };
+
+/* How experts are chosen. p = softmax(s) over all experts, or sigmoid(s). With bias, p + bias is
+ * what chooses, and nothing else. With groups, runs of E / n_groups experts, those of the
+ * n_top_groups groups whose two largest choosers have the largest sums stay. The top_k largest that
+ * stay are the token's, largest first, the first of equals first; the weight of each is p, divided
+ * by their sum (+ 1e-20) when normalized, times scale, times its factor. */
+typedef struct graph_route {
+    uint32_t top_k, n_groups, n_top_groups; /* n_groups 0 or 1: none */
+    uint32_t flags;
+    float scale;
+} graph_route;
+
 /* Symbolic numbers of rows. */
 #define GRAPH_TOKENS 0xffffffffu
 #define GRAPH_OUTPUTS 0xfffffffeu
 
 typedef uint32_t graph_id; /* index into values; 0 is "nothing" */
 
-enum { GRAPH_INPUTS = 3 };
+enum { GRAPH_INPUTS = 5, GRAPH_INTS = 4 };
 
 typedef struct graph_value {
     graph_op op;
     graph_id in[GRAPH_INPUTS];
     uint32_t rows; /* GRAPH_TOKENS, GRAPH_OUTPUTS, or a weight's rows */
     uint32_t cols;
-    uint32_t i[2];
+    uint32_t i[GRAPH_INTS];
     float f[2];
 } graph_value;
 
@@ -106,15 +141,27 @@ graph_id graph_tokens(graph *g);
 graph_id graph_embed(graph *g, graph_id tokens, graph_id weight);
 graph_id graph_linear(graph *g, graph_id x, graph_id weight, graph_id bias);
 graph_id graph_rms_norm(graph *g, graph_id x, graph_id weight, float eps, float weight_add);
+graph_id graph_rms_norm_plain(graph *g, graph_id x, uint32_t group, float eps);
 graph_id graph_rope_apply(graph *g, graph_id x, uint32_t head_dim, uint32_t rope_i);
 graph_id graph_add(graph *g, graph_id x, graph_id y);
 graph_id graph_scale(graph *g, graph_id x, float factor);
 graph_id graph_glu(graph *g, graph_id gate, graph_id up, graph_act act);
 graph_id graph_kv_append(graph *g, graph_id k, graph_id v, uint32_t state_i, uint32_t n_heads);
+/* The first v_dim columns of x are its value, too. */
+graph_id graph_kv_append_latent(graph *g, graph_id x, uint32_t v_dim, uint32_t state_i);
 graph_id graph_attend(graph *g, graph_id q, graph_id state, uint32_t n_heads, float scale,
                       float softcap);
 graph_id graph_take(graph *g, graph_id x);
 graph_id graph_softcap(graph *g, graph_id x, float cap);
+graph_id graph_stack(graph *g, uint32_t tensor_i, uint32_t count);
+graph_id graph_cols(graph *g, graph_id x, uint32_t head_dim, uint32_t first, uint32_t n_cols);
+graph_id graph_concat(graph *g, graph_id x, graph_id y, uint32_t n_heads);
+graph_id graph_linear_heads(graph *g, graph_id x, graph_id stack, bool transposed);
+graph_id graph_route_experts(graph *g, graph_id scores, graph_id bias, graph_id factor,
+                             graph_route how);
+/* stacks: gate, up, down */
+graph_id graph_experts(graph *g, graph_id x, graph_id route, const graph_id stacks[3],
+                       graph_act act);
 
 /* Marks the logits; every value but the output must have been used. */
 void graph_finish(graph *g, graph_id logits);

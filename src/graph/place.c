@@ -9,8 +9,8 @@ enum { PLACE_ALIGN = 16 };
 static bool has_storage(const graph *g, graph_id id)
 {
     graph_op op = g->values[id].op;
-    return op != GRAPH_NONE && op != GRAPH_WEIGHT && op != GRAPH_INPUT && op != GRAPH_KV_APPEND &&
-           id != g->output;
+    bool constant = op == GRAPH_NONE || op == GRAPH_WEIGHT || op == GRAPH_STACK;
+    return !constant && op != GRAPH_INPUT && op != GRAPH_KV_APPEND && id != g->output;
 }
 
 static bool value_size(const graph_value *v, uint32_t n_tokens, uint32_t n_outputs, size_t *size)

@@ -176,15 +176,55 @@ static weft_status check_dim(const kv_codec *codec, uint32_t layer_i, uint32_t d
                    codec->name, layer_i, dim, KV_PACKED_MOST);
 }
 
+/* Of a latent what is key and value at once is packed, once; the rest of a key, which has the
+ * positions in it, stays in base. */
+static uint32_t coded_columns(const kv_spec *spec, const kv_layer *l)
+{
+    bool part = l->layout == KV_LAYOUT_LATENT && spec->k->kind != KV_DENSE;
+    return part ? l->v_dim : l->k_dim;
+}
+
+/* Turbo has a codec for either side, neither of which is good for both. */
+static weft_status check_latent(const kv_spec *spec, uint32_t layer_i, weft_error *err)
+{
+    char name[64];
+    bool turbo = spec->k->kind == KV_TK || spec->v->kind == KV_TV;
+    if (!turbo && spec->k == spec->v) return WEFT_OK;
+    kv_spec_print(spec, name, sizeof name);
+    return err_set(err, WEFT_UNSUPPORTED,
+                   "kv codec '%s': layer %u stores one latent for keys and values; use %s", name,
+                   layer_i, turbo ? "affine8g64 or bf16" : "one codec for both");
+}
+
 weft_status kv_spec_check(const kv_spec *spec, const kv_layer *layers, uint32_t n_layers,
                           weft_error *err)
 {
     for (uint32_t i = 0; i < n_layers; i++) {
-        weft_status status = check_dim(spec->k, i, layers[i].k_dim, err);
+        weft_status status = WEFT_OK;
+        if (layers[i].layout == KV_LAYOUT_LATENT) status = check_latent(spec, i, err);
+        if (status == WEFT_OK) status = check_dim(spec->k, i, coded_columns(spec, &layers[i]), err);
         if (status == WEFT_OK) status = check_dim(spec->v, i, layers[i].v_dim, err);
         if (status != WEFT_OK) return status;
     }
     return WEFT_OK;
+}
+
+/* Rows of a layer: what of a key is coded, where the rest of it begins, and sizes. */
+static void measure_rows(kv_geometry *g, const kv_spec *spec, const kv_layer *l)
+{
+    const kv_codec *base = kv_codec_by_id(spec->base);
+    g->k_coded = coded_columns(spec, l);
+    g->k_tail = kv_codec_row_bytes(spec->k, spec->base, g->k_coded);
+    g->k_row_bytes = g->k_tail + kv_codec_row_bytes(base, spec->base, l->k_dim - g->k_coded);
+    g->v_row_bytes =
+        kv_has_values(g) ? kv_codec_row_bytes(spec->v, spec->base, l->v_dim) : g->k_row_bytes;
+}
+
+uint64_t kv_spec_bytes(const kv_spec *spec, const kv_layer *layer)
+{
+    kv_geometry g = {.layout = layer->layout};
+    measure_rows(&g, spec, layer);
+    return (uint64_t)layer->n_heads * (g.k_row_bytes + (kv_has_values(&g) ? g.v_row_bytes : 0));
 }
 
 /* So that a number of pages times their bytes fits 64 bits. */
@@ -199,7 +239,7 @@ static bool page_size(kv_geometry *g)
     if (!size_mul(rows, g->k_row_bytes, &k_bytes) || !size_mul(rows, g->v_row_bytes, &v_bytes))
         return false;
     if (k_bytes > PAGE_BYTES_MOST || v_bytes > PAGE_BYTES_MOST) return false;
-    g->v_offset = size_align(k_bytes, 64);
+    g->v_offset = kv_has_values(g) ? size_align(k_bytes, 64) : 0;
     g->page_bytes = g->v_offset + size_align(v_bytes, 64);
     return g->page_bytes <= PAGE_BYTES_MOST;
 }
@@ -218,7 +258,9 @@ static weft_status geometry_of(kv_geometry *g, const kv_layer *l, uint32_t layer
                                const kv_spec *spec, uint32_t page_tokens, weft_error *err)
 {
     ASSERT(l->n_heads > 0 && l->k_dim > 0 && l->v_dim > 0);
-    ASSERT((l->layout == KV_LAYOUT_WINDOW) == (l->window > 0));
+    bool bounded = l->layout == KV_LAYOUT_WINDOW || l->layout == KV_LAYOUT_CHUNKED;
+    ASSERT(bounded == (l->window > 0));
+    ASSERT(l->layout != KV_LAYOUT_LATENT || l->v_dim <= l->k_dim);
     *g = (kv_geometry){.layout = l->layout,
                        .k_codec = spec->k->id,
                        .v_codec = spec->v->id,
@@ -228,8 +270,7 @@ static weft_status geometry_of(kv_geometry *g, const kv_layer *l, uint32_t layer
                        .v_dim = l->v_dim,
                        .window = l->window,
                        .page_tokens = page_tokens};
-    g->k_row_bytes = kv_codec_row_bytes(spec->k, spec->base, l->k_dim);
-    g->v_row_bytes = kv_codec_row_bytes(spec->v, spec->base, l->v_dim);
+    measure_rows(g, spec, l);
     if (page_size(g)) return WEFT_OK;
     return err_set(err, WEFT_LIMIT, "layer %u: a page of %u heads of %u and %u is too large",
                    layer_i, l->n_heads, l->k_dim, l->v_dim);

@@ -26,9 +26,13 @@ weft_status kv_spec_parse(const char *text, const char *fallback, kv_spec *spec,
 /* "bf16", "turbo-k8v4" or "k=bf16,v=f16", with ",start=N" behind it where there is one. */
 void kv_spec_print(const kv_spec *spec, char *text, size_t capacity);
 
-/* UNSUPPORTED names a layer whose heads a codec cannot store. */
+/* UNSUPPORTED names a layer whose heads a codec cannot store, or a latent one, which has one record
+ * for keys and values: turbo, and codecs that differ, are not for it. */
 weft_status kv_spec_check(const kv_spec *spec, const kv_layer *layers, uint32_t n_layers,
                           weft_error *err);
+
+/* Bytes of one position of a layer that the codecs can store. */
+uint64_t kv_spec_bytes(const kv_spec *spec, const kv_layer *layer);
 
 /* Bounds a config is made for. */
 typedef struct kv_bounds {

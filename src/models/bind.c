@@ -30,31 +30,39 @@ static void find_root(binder *b)
     b->head_root = strcmp(b->root, "language_model.model.") == 0 ? "language_model." : "";
 }
 
-static void slot_name(const binder *b, const model_slot *slot, uint32_t layer,
-                      char name[NAME_BYTES])
+/* The name of a tensor in a place, with index for its "%u"; false when it does not fit. */
+static bool place_name(const binder *b, const char *name, const model_slot *slot, uint32_t layer,
+                       uint32_t index, char full[NAME_BYTES])
 {
+    char own[NAME_BYTES];
+    const char *mark = strstr(name, "%u");
+    int n = mark == NULL
+                ? snprintf(own, sizeof own, "%s", name)
+                : snprintf(own, sizeof own, "%.*s%u%s", (int)(mark - name), name, index, mark + 2);
+    if (n < 0 || n >= NAME_BYTES) return false;
     if (b->source->is_gguf && slot->place == SLOT_LAYER) {
-        snprintf(name, NAME_BYTES, "blk.%u.%s", layer, slot->gguf_name);
+        n = snprintf(full, NAME_BYTES, "blk.%u.%s", layer, own);
     } else if (b->source->is_gguf) {
-        snprintf(name, NAME_BYTES, "%s", slot->gguf_name);
+        n = snprintf(full, NAME_BYTES, "%s", own);
     } else if (slot->place == SLOT_LAYER) {
-        snprintf(name, NAME_BYTES, "%slayers.%u.%s", b->root, layer, slot->hf_name);
+        n = snprintf(full, NAME_BYTES, "%slayers.%u.%s", b->root, layer, own);
     } else {
-        snprintf(name, NAME_BYTES, "%s%s", slot->place == SLOT_HEAD ? b->head_root : b->root,
-                 slot->hf_name);
+        n = snprintf(full, NAME_BYTES, "%s%s", slot->place == SLOT_HEAD ? b->head_root : b->root,
+                     own);
     }
+    return n >= 0 && n < NAME_BYTES;
 }
 
-static uint32_t shape_field(const model_params *p, size_t offset)
+static const char *own_name(const binder *b, const char *hf_name, const char *gguf_name)
 {
-    return *(const uint32_t *)(const void *)((const char *)p + offset);
+    return b->source->is_gguf ? gguf_name : hf_name;
 }
 
 static weft_status check_shape(const model_params *p, const model_slot *slot, const tensor *t,
                                weft_error *err)
 {
-    uint64_t rows = slot->rows == SHAPE_NONE ? 1 : shape_field(p, slot->rows);
-    uint64_t cols = shape_field(p, slot->cols);
+    uint64_t rows = slot->rows == SHAPE_NONE ? 1 : model_field(p, slot->rows);
+    uint64_t cols = model_field(p, slot->cols);
     bool vector = slot->rows == SHAPE_NONE;
     bool ok = t->n_rows == rows && t->n_cols == cols && t->n_dims == (vector ? 1 : 2);
     if (ok) return WEFT_OK;
@@ -73,6 +81,7 @@ static weft_status check_shape(const model_params *p, const model_slot *slot, co
 static bool is_wanted(const binder *b, const model_slot *slot, bool exists)
 {
     if (slot->place == SLOT_HEAD && b->m->params.tied && !b->source->is_gguf) return false;
+    if (slot->unused) return false;
     if (slot->optional) return exists;
     if (slot->if_flag == SHAPE_NONE) return true;
     if (b->source->is_gguf) return exists;
@@ -89,21 +98,26 @@ static weft_status check_tied(const binder *b, const char *name, weft_error *err
     return err_set(err, WEFT_FORMAT, "tensor '%s' is missing, and the model is not tied", name);
 }
 
-static weft_status bind_slot(binder *b, uint32_t slot_i, uint32_t layer, weft_error *err)
+/* Puts a tensor of the file on the list; one that several slots take rows of stands there once. */
+static weft_status list_tensor(llm *m, const tensor *t, bool once, weft_error *err)
+{
+    for (uint32_t i = m->n_listed; i > 0 && once; i--) {
+        if (m->listed[i - 1].planes[0] == t->planes[0]) return WEFT_OK;
+    }
+    char label[32];
+    encoding_label(t, label, sizeof label);
+    m->labels[m->n_listed] = arena_copy_text(&m->arena, label, strlen(label));
+    if (m->labels[m->n_listed] == NULL)
+        return err_set(err, WEFT_NOMEM, "out of memory for a tensor");
+    m->listed[m->n_listed++] = *t;
+    return WEFT_OK;
+}
+
+static weft_status bind_matrix(binder *b, uint32_t slot_i, uint32_t layer, const char *name,
+                               weft_error *err)
 {
     llm *m = b->m;
     const model_slot *slot = &m->family->slots[slot_i];
-    char name[NAME_BYTES];
-    slot_name(b, slot, layer, name);
-    bool there = llm_has_tensor(b->source, name);
-    if (!is_wanted(b, slot, there)) {
-        /* A tied model may carry its output matrix all the same: it is the embedding. */
-        if (slot->place == SLOT_HEAD && there) {
-            tensor ignored;
-            return llm_bind_tensor(b->source, name, &ignored, b->used, err);
-        }
-        return slot->place == SLOT_HEAD ? check_tied(b, name, err) : WEFT_OK;
-    }
     tensor *t = &m->tensors[m->n_tensors];
     weft_status status = llm_bind_tensor(b->source, name, t, b->used, err);
     if (status != WEFT_OK) return status;
@@ -116,15 +130,123 @@ static weft_status bind_slot(binder *b, uint32_t slot_i, uint32_t layer, weft_er
         m->params.n_vocab = (uint32_t)t->n_rows;
     }
     status = check_shape(&m->params, slot, t, err);
+    if (status == WEFT_OK) status = list_tensor(m, t, false, err);
     if (status != WEFT_OK) return status;
-    char label[32];
-    encoding_label(t, label, sizeof label);
-    m->labels[m->n_tensors] = arena_copy_text(&m->arena, label, strlen(label));
-    if (m->labels[m->n_tensors] == NULL)
-        return err_set(err, WEFT_NOMEM, "out of memory for a tensor");
     m->n_tensors++;
     m->bound[(size_t)slot_i * m->params.n_layers + layer] = m->n_tensors;
     return WEFT_OK;
+}
+
+/* ---- stacks ---- */
+
+/* The source that is there, or the first of this form; NULL when it has none. */
+static const stack_source *find_source(const binder *b, const model_slot *slot, uint32_t layer,
+                                       char name[NAME_BYTES], bool *there)
+{
+    const stack_source *first = NULL;
+    *there = false;
+    for (uint32_t i = 0; i < slot->stack->n_sources; i++) {
+        const stack_source *source = &slot->stack->sources[i];
+        const char *own = own_name(b, source->hf_name, source->gguf_name);
+        if (own == NULL || !place_name(b, own, slot, layer, 0, name)) continue;
+        *there = llm_has_tensor(b->source, name);
+        if (*there) return source;
+        if (first == NULL) first = source;
+    }
+    if (first == NULL) return NULL;
+    const char *own = own_name(b, first->hf_name, first->gguf_name);
+    return place_name(b, own, slot, layer, 0, name) ? first : NULL;
+}
+
+/* One tensor a matrix. */
+static weft_status bind_apart(binder *b, const model_slot *slot, uint32_t layer, const char *own,
+                              weft_error *err)
+{
+    llm *m = b->m;
+    char name[NAME_BYTES];
+    uint32_t count = model_field(&m->params, slot->stack->count);
+    for (uint32_t i = 0; i < count; i++) {
+        tensor *t = &m->tensors[m->n_tensors + i];
+        if (!place_name(b, own, slot, layer, i, name))
+            return err_set(err, WEFT_FORMAT, "the name of tensor '%s' is too long", own);
+        weft_status status = llm_bind_tensor(b->source, name, t, b->used, err);
+        if (status == WEFT_OK) status = check_shape(&m->params, slot, t, err);
+        if (status == WEFT_OK) status = list_tensor(m, t, false, err);
+        if (status != WEFT_OK) return status;
+    }
+    return WEFT_OK;
+}
+
+/* Rows of a single tensor. */
+static weft_status bind_together(binder *b, const model_slot *slot, const stack_source *source,
+                                 const char *name, weft_error *err)
+{
+    llm *m = b->m;
+    const model_params *p = &m->params;
+    uint64_t count = model_field(p, slot->stack->count);
+    uint64_t rows = model_field(p, slot->rows);
+    uint64_t cols = model_field(p, slot->cols);
+    uint64_t block = source->block == SHAPE_NONE ? rows : model_field(p, source->block);
+    uint64_t before = source->before == SHAPE_NONE ? 0 : model_field(p, source->before);
+    ASSERT(before + rows <= block);
+    tensor all;
+    weft_status status = llm_bind_tensor(b->source, name, &all, b->used, err);
+    if (status != WEFT_OK) return status;
+    if (all.n_rows != count * block || all.n_cols != cols) {
+        return err_set(
+            err, WEFT_FORMAT, "tensor '%s' is [%llu, %llu], expected %llu matrices of [%llu, %llu]",
+            name, (unsigned long long)all.n_rows, (unsigned long long)all.n_cols,
+            (unsigned long long)count, (unsigned long long)block, (unsigned long long)cols);
+    }
+    for (uint64_t i = 0; i < count; i++)
+        m->tensors[m->n_tensors + i] = tensor_rows(&all, i * block + before, rows);
+    return list_tensor(m, &all, true, err);
+}
+
+static weft_status bind_stack(binder *b, uint32_t slot_i, uint32_t layer, weft_error *err)
+{
+    llm *m = b->m;
+    const model_slot *slot = &m->family->slots[slot_i];
+    char name[NAME_BYTES];
+    bool there;
+    const stack_source *source = find_source(b, slot, layer, name, &there);
+    if (source == NULL || !is_wanted(b, slot, there)) return WEFT_OK;
+    const char *own = own_name(b, source->hf_name, source->gguf_name);
+    weft_status status = strstr(own, "%u") != NULL ? bind_apart(b, slot, layer, own, err)
+                                                   : bind_together(b, slot, source, name, err);
+    if (status != WEFT_OK) return status;
+    m->bound[(size_t)slot_i * m->params.n_layers + layer] = m->n_tensors + 1;
+    m->n_tensors += model_field(&m->params, slot->stack->count);
+    return WEFT_OK;
+}
+
+/* ---- all of them ---- */
+
+static bool has_layer(const binder *b, const model_slot *slot, uint32_t layer)
+{
+    if (slot->layers == 0) return true;
+    size_t offset = slot->layers / 2 - 1;
+    const bool *is = (const bool *)(const void *)((const char *)&b->m->params + offset);
+    return is[layer] == (slot->layers % 2 == 0);
+}
+
+static weft_status bind_slot(binder *b, uint32_t slot_i, uint32_t layer, weft_error *err)
+{
+    const model_slot *slot = &b->m->family->slots[slot_i];
+    char name[NAME_BYTES];
+    if (!has_layer(b, slot, layer)) return WEFT_OK;
+    size_t other = (size_t)slot->unless * b->m->params.n_layers + layer;
+    if (slot->unless != 0 && b->m->bound[other] != 0) return WEFT_OK;
+    if (slot->stack != NULL) return bind_stack(b, slot_i, layer, err);
+    const char *own = own_name(b, slot->hf_name, slot->gguf_name);
+    if (own == NULL || !place_name(b, own, slot, layer, 0, name)) return WEFT_OK;
+    bool there = llm_has_tensor(b->source, name);
+    if (is_wanted(b, slot, there)) return bind_matrix(b, slot_i, layer, name, err);
+    /* A tied model may carry its output matrix all the same: it is the embedding. */
+    bool ignored = there && (slot->unused || slot->place == SLOT_HEAD);
+    tensor t;
+    if (ignored) return llm_bind_tensor(b->source, name, &t, b->used, err);
+    return slot->place == SLOT_HEAD ? check_tied(b, name, err) : WEFT_OK;
 }
 
 static bool matches(const char *pattern, const char *name)
@@ -135,11 +257,26 @@ static bool matches(const char *pattern, const char *name)
     return strcmp(pattern, name) == 0;
 }
 
+/* Whether a tensor belongs to a layer behind the last one. */
+static bool is_later(const binder *b, const char *name)
+{
+    char start[NAME_BYTES];
+    if (!b->m->family->later_layers) return false;
+    snprintf(start, sizeof start, "%s%s", b->source->is_gguf ? "blk." : b->root,
+             b->source->is_gguf ? "" : "layers.");
+    size_t n = strlen(start);
+    if (strncmp(name, start, n) != 0 || name[n] < '0' || name[n] > '9') return false;
+    uint64_t layer = 0;
+    for (; name[n] >= '0' && name[n] <= '9' && layer < MODEL_LAYERS; n++)
+        layer = layer * 10 + (uint64_t)(name[n] - '0');
+    return layer >= b->m->params.n_layers;
+}
+
 static weft_status check_leftovers(const binder *b, weft_error *err)
 {
     const weights *w = b->source->weights;
     for (uint32_t i = 0; i < w->n_tensors; i++) {
-        bool ok = b->used[i];
+        bool ok = b->used[i] || is_later(b, w->tensors[i].name);
         for (const char *const *drop = b->m->family->drop; !ok && *drop != NULL; drop++) {
             ok = matches(*drop, w->tensors[i].name);
         }
@@ -180,8 +317,9 @@ static weft_status rope_factors(const binder *b, const float **factors, weft_err
 static weft_status make_rope(llm *m, uint32_t i, const float *factors, weft_error *err)
 {
     const model_params *p = &m->params;
-    return rope_table(&m->ropes[i], &m->arena, &p->ropes[i], p->rope_dims, p->rope_interleaved,
-                      factors, err);
+    uint32_t n_dims = p->ropes[i].n_dims != 0 ? p->ropes[i].n_dims : p->rope_dims;
+    return rope_table(&m->ropes[i], &m->arena, &p->ropes[i], n_dims, p->rope_interleaved, factors,
+                      err);
 }
 
 static weft_status bind_all(binder *b, weft_error *err)
@@ -190,7 +328,7 @@ static weft_status bind_all(binder *b, weft_error *err)
     weft_status status = WEFT_OK;
     for (uint32_t slot_i = 0; slot_i < m->family->n_slots && status == WEFT_OK; slot_i++) {
         const model_slot *slot = &m->family->slots[slot_i];
-        if (slot->hf_name == NULL) continue;
+        if (slot->hf_name == NULL && slot->gguf_name == NULL) continue;
         uint32_t n = slot->place == SLOT_LAYER ? m->params.n_layers : 1;
         for (uint32_t layer = 0; layer < n && status == WEFT_OK; layer++) {
             status = bind_slot(b, slot_i, layer, err);
@@ -204,17 +342,36 @@ static weft_status bind_all(binder *b, weft_error *err)
     return status == WEFT_OK ? check_leftovers(b, err) : status;
 }
 
+/* Tensors there may be at most, those of stacks one by one. */
+static uint64_t count_matrices(const llm *m)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < m->family->n_slots; i++) {
+        const model_slot *slot = &m->family->slots[i];
+        uint64_t each = slot->stack == NULL ? 1 : model_field(&m->params, slot->stack->count);
+        n += each * (slot->place == SLOT_LAYER ? m->params.n_layers : 1);
+    }
+    return n;
+}
+
 weft_status llm_bind(llm *m, const model_source *source, weft_error *err)
 {
     size_t n_bound = (size_t)m->family->n_slots * m->params.n_layers;
     size_t n_used = (size_t)source->weights->n_tensors + 1; /* never 0 */
+    uint64_t n_matrices = count_matrices(m);
+    if (n_matrices > MODEL_MATRICES) {
+        return err_set(err, WEFT_LIMIT, "a model of %llu matrices, at most %d",
+                       (unsigned long long)n_matrices, MODEL_MATRICES);
+    }
     m->bound = arena_array(&m->arena, n_bound, sizeof *m->bound);
-    m->tensors = arena_array(&m->arena, n_bound, sizeof *m->tensors);
-    m->labels = arena_array(&m->arena, n_bound, sizeof *m->labels);
+    m->tensors = arena_array(&m->arena, (size_t)n_matrices, sizeof *m->tensors);
+    m->listed = arena_array(&m->arena, (size_t)n_matrices, sizeof *m->listed);
+    // NOLINTNEXTLINE(bugprone-sizeof-expression): an array of pointers
+    m->labels = arena_array(&m->arena, (size_t)n_matrices, sizeof *m->labels);
     bool *used = mem_alloc_zero(m->env.allocator, n_used);
     weft_status status;
-    if (!m->bound || !m->tensors || !m->labels || used == NULL) {
-        status = err_set(err, WEFT_NOMEM, "out of memory for %zu tensors", n_bound);
+    if (!m->bound || !m->tensors || !m->listed || !m->labels || used == NULL) {
+        status = err_set(err, WEFT_NOMEM, "out of memory for %zu tensors", (size_t)n_matrices);
     } else {
         binder b = {.m = m, .source = source, .used = used};
         find_root(&b);

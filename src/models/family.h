@@ -12,10 +12,19 @@
 #include "graph/graph.h"
 #include "models/config.h"
 
-enum { MODEL_VOCAB = 1 << 24, MODEL_LAYERS = 512, MODEL_ROPES = 2, MODEL_SLOTS = 32 };
+enum { MODEL_VOCAB = 1 << 24, MODEL_LAYERS = 512, MODEL_ROPES = 2 };
+
+/* Matrices of a model, those of stacks one by one. */
+enum { MODEL_MATRICES = 1 << 18 };
 
 /* How positions turn into angles; filled by rope_config(). */
-typedef enum rope_kind { ROPE_DEFAULT, ROPE_LINEAR, ROPE_LLAMA3, ROPE_YARN } rope_kind;
+typedef enum rope_kind {
+    ROPE_DEFAULT,
+    ROPE_LINEAR,
+    ROPE_LLAMA3,
+    ROPE_YARN,
+    ROPE_PROPORTIONAL
+} rope_kind;
 
 typedef struct rope_params {
     rope_kind kind;
@@ -25,6 +34,8 @@ typedef struct rope_params {
     double attention_factor;                             /* yarn; 0: derived */
     bool truncate;                                       /* yarn */
     double original_context;                             /* llama3, yarn */
+    double partial;  /* proportional: the part of a head whose pairs turn, the rest stays */
+    uint32_t n_dims; /* of a head; 0: rope_dims */
 } rope_params;
 
 /* What the families share; a field a family does not use stays 0. */
@@ -40,9 +51,40 @@ typedef struct model_params {
     bool tied, qkv_bias, o_bias, mlp_bias, rope_interleaved;
     graph_act act;
     bool is_window[MODEL_LAYERS];
+    /* Latents: of queries and of keys; columns of a head that do not and that do rotate; of a
+     * value. */
+    uint32_t q_rank, kv_rank, nope_dim, pe_dim, v_dim;
+    uint32_t latent_dim, pair_dim, o_dim; /* kv_rank + pe_dim; nope_dim + v_dim; heads * v_dim */
+    bool has_q_rank, has_plain_q;
+    float latent_eps; /* of norms of latents */
+    /* Experts: how many, of a token, in how many groups, how wide, wide the ones that see all. */
+    uint32_t n_experts, n_top, n_groups, n_top_groups, n_shared, n_expert_ff, n_shared_ff;
+    uint32_t n_gate_up;     /* rows of an expert's gate and up together */
+    uint32_t n_dense_first; /* layers without experts */
+    float route_scale;
+    bool route_normalize, has_shared;
+    bool is_moe[MODEL_LAYERS];
+    /* Layers that see all where others have a window: their heads. */
+    uint32_t full_head_dim, n_full_kv_heads, full_q_dim, full_kv_dim;
+    /* Layers that read another's keys and values; those with their own, by kind, and with a matrix
+     * for values of their own; those with a wider MLP. */
+    uint32_t n_shared_kv, n_ff_wide;
+    bool k_is_v, wide_mlp;
+    bool is_shared[MODEL_LAYERS], own_window[MODEL_LAYERS], own_full[MODEL_LAYERS];
+    bool own_full_v[MODEL_LAYERS], is_wide[MODEL_LAYERS];
+    /* An embedding for each layer: its width, of all layers, its vocabulary. */
+    uint32_t ple_dim, ple_all, n_ple_vocab;
+    bool has_ple, has_moe;
+    uint32_t one; /* 1 */
     rope_params ropes[MODEL_ROPES];
     uint32_t n_ropes;
 } model_params;
+
+/* The number that SHAPE(...) names. */
+static inline uint32_t model_field(const model_params *p, size_t offset)
+{
+    return *(const uint32_t *)(const void *)((const char *)p + offset);
+}
 
 typedef enum param_type { PARAM_U32, PARAM_F32, PARAM_BOOL } param_type;
 
@@ -66,14 +108,56 @@ typedef enum slot_place {
     SLOT_HEAD   /* once, beside the root: "lm_head.weight" */
 } slot_place;
 
+/* A bool for each layer, and whether a slot is of those layers where it is true or false. */
+#define SLOT_IN(field) (2 * (SHAPE(field) + 1))
+#define SLOT_NOT_IN(field) (2 * (SHAPE(field) + 1) + 1)
+
+/* Matrices of one shape, and where they may come from. Each is one tensor, with "%u" for its index
+ * in the names, or rows of a single one, in which it has block rows, the wanted ones behind before
+ * others. */
+typedef struct stack_source {
+    const char *hf_name, *gguf_name; /* NULL: not in that form */
+    size_t block, before;            /* SHAPE(...); SHAPE_NONE: the wanted rows, none */
+} stack_source;
+
+typedef struct model_stack {
+    size_t count; /* SHAPE(...) */
+    const stack_source *sources;
+    uint32_t n_sources;
+} model_stack;
+
 typedef struct model_slot {
-    const char *hf_name;   /* also MLX's; without root and layer */
+    const char *hf_name;   /* also MLX's; without root and layer; of a stack what it is */
     const char *gguf_name; /* without layer */
     slot_place place;
     size_t rows, cols; /* SHAPE(...) */
     bool optional;     /* absent: build() sees 0 */
     size_t if_flag;    /* offset of a bool: wanted only when it is true; SHAPE_NONE: always */
+    size_t layers;     /* SLOT_IN(...), SLOT_NOT_IN(...); 0: all */
+    uint32_t unless;   /* a slot before it that, where it is there, stands for this one; 0: none */
+    bool unused;       /* what is there is left alone */
+    const model_stack *stack; /* rows and cols are of one matrix; NULL: a matrix */
 } model_slot;
+
+/* Rows of slots of each layer that only Hugging Face's and MLX's files have. flag: if_flag; in:
+ * layers. */
+#define SLOT_MATRIX(name, n_rows, n_cols, flag, in)                                                \
+    {                                                                                              \
+        .hf_name = (name), .place = SLOT_LAYER, .rows = SHAPE(n_rows), .cols = SHAPE(n_cols),      \
+        .if_flag = (flag), .layers = (in)                                                          \
+    }
+#define SLOT_VECTOR(name, n_cols, flag, in)                                                        \
+    {                                                                                              \
+        .hf_name = (name), .place = SLOT_LAYER, .rows = SHAPE_NONE, .cols = SHAPE(n_cols),         \
+        .if_flag = (flag), .layers = (in)                                                          \
+    }
+
+/* The sources of a stack, as an array. */
+#define STACK_SOURCES(...)                                                                         \
+    (const stack_source[])                                                                         \
+    {                                                                                              \
+        __VA_ARGS__                                                                                \
+    }
 
 typedef struct model_family model_family;
 
@@ -97,6 +181,7 @@ struct model_family {
     uint32_t n_slots;
     const char *const
         *drop; /* tensors to leave out: "*" at either end matches anything; NULL behind the last */
+    bool later_layers; /* files may have layers behind the last, for drafting: left out */
     /* Fills what follows from the parameters and refuses values it would compute wrongly. */
     weft_status (*derive)(model_params *p, const model_source *source, weft_error *err);
     void (*build)(model_build *b);
@@ -107,5 +192,9 @@ const model_family *const *model_family_table(uint32_t *count);
 
 /* The tensor of a slot as a graph value; 0 when it is absent. Records that it was read. */
 graph_id build_slot(model_build *b, uint32_t slot, uint32_t layer);
+graph_id build_stack(model_build *b, uint32_t slot, uint32_t layer);
+
+/* The first number of a slot that is bound: a constant of the graph. */
+float build_number(const model_build *b, uint32_t slot, uint32_t layer);
 
 #endif

@@ -44,9 +44,28 @@ graph_id build_slot(model_build *b, uint32_t slot, uint32_t layer)
     return bound == 0 ? 0 : graph_weight(b->g, bound - 1);
 }
 
+graph_id build_stack(model_build *b, uint32_t slot, uint32_t layer)
+{
+    const model_stack *stack = b->family->slots[slot].stack;
+    uint32_t bound = b->bound[(size_t)slot * b->p->n_layers + layer];
+    if (bound == 0) return 0;
+    return graph_stack(b->g, bound - 1, model_field(b->p, stack->count));
+}
+
+float build_number(const model_build *b, uint32_t slot, uint32_t layer)
+{
+    uint32_t bound = b->bound[(size_t)slot * b->p->n_layers + layer];
+    ASSERT(bound != 0);
+    const tensor *t = &b->g->tensors[bound - 1];
+    ASSERT(t->n_cols == 1);
+    float number;
+    t->encoding->decode_row(t, 0, &number);
+    return number;
+}
+
 static weft_status build_graph(llm *m, weft_error *err)
 {
-    enum { PER_LAYER = 64, BESIDES = 32 };
+    enum { PER_LAYER = 96, BESIDES = 32 };
     uint32_t capacity = m->params.n_layers * PER_LAYER + BESIDES;
     graph_value *values = arena_array(&m->arena, capacity, sizeof *values);
     m->kv_layers = arena_array(&m->arena, m->params.n_layers, sizeof *m->kv_layers);

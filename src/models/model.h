@@ -17,10 +17,12 @@ typedef struct llm {
     weights *weights; /* mapped files */
     const model_family *family;
     model_params params;
-    tensor *tensors;     /* [n_tensors], bound: codes and scales joined */
-    const char **labels; /* [n_tensors], "bf16", "affine4g64" */
+    tensor *tensors; /* [n_tensors], bound: codes and scales joined, stacks taken apart */
     uint32_t n_tensors;
-    uint32_t *bound; /* [n_slots, n_layers], tensor index + 1 */
+    uint32_t *bound;     /* [n_slots, n_layers], index of the first tensor + 1 */
+    tensor *listed;      /* [n_listed], as they lie in the file */
+    const char **labels; /* [n_listed], "bf16", "affine4g64" */
+    uint32_t n_listed;
     graph_rope ropes[MODEL_ROPES];
     graph graph;
     kv_layer *kv_layers; /* [n_kv_layers] */

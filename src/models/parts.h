@@ -30,72 +30,89 @@ typedef enum part_slot {
     PART_N_SLOTS
 } part_slot;
 
-/* The rows of those slots, with the names of llama-shaped checkpoints. */
-#define PART_DENSE_SLOTS                                                                           \
-    [PART_EMBED] = {"embed_tokens.weight",                                                         \
-                    "token_embd.weight",                                                           \
-                    SLOT_MODEL,                                                                    \
-                    SHAPE(n_vocab),                                                                \
-                    SHAPE(n_embd),                                                                 \
-                    false,                                                                         \
-                    SHAPE_NONE},                                                                   \
-    [PART_HEAD] = {"lm_head.weight", "output.weight", SLOT_HEAD,                                   \
-                   SHAPE(n_vocab),   SHAPE(n_embd),   true,                                        \
-                   SHAPE_NONE},                                                                    \
-    [PART_FINAL_NORM] = {"norm.weight", "output_norm.weight", SLOT_MODEL,                          \
-                         SHAPE_NONE,    SHAPE(n_embd),        false,                               \
-                         SHAPE_NONE},                                                              \
+/* The rows of those slots, with the names of llama-shaped checkpoints: of the model and the norm
+ * that a layer begins with, of attention, of the MLP. */
+#define PART_DENSE_SLOTS PART_MODEL_SLOTS, PART_ATTENTION_SLOTS, PART_MLP_SLOTS
+
+#define PART_MODEL_SLOTS                                                                           \
+    [PART_EMBED] = {"embed_tokens.weight", "token_embd.weight", SLOT_MODEL,                        \
+                    SHAPE(n_vocab),        SHAPE(n_embd),       false,                             \
+                    .if_flag = SHAPE_NONE},                                                        \
+    [PART_HEAD] = {"lm_head.weight",     "output.weight", SLOT_HEAD,                               \
+                   SHAPE(n_vocab),       SHAPE(n_embd),   true,                                    \
+                   .if_flag = SHAPE_NONE},                                                         \
+    [PART_FINAL_NORM] =                                                                            \
+        {"norm.weight", "output_norm.weight", SLOT_MODEL, SHAPE_NONE, SHAPE(n_embd),               \
+         false,         .if_flag = SHAPE_NONE},                                                    \
     [PART_ATTN_NORM] = {"input_layernorm.weight",                                                  \
                         "attn_norm.weight",                                                        \
                         SLOT_LAYER,                                                                \
                         SHAPE_NONE,                                                                \
                         SHAPE(n_embd),                                                             \
                         false,                                                                     \
-                        SHAPE_NONE},                                                               \
+                        .if_flag = SHAPE_NONE}
+
+#define PART_ATTENTION_SLOTS                                                                       \
     [PART_Q] = {"self_attn.q_proj.weight",                                                         \
                 "attn_q.weight",                                                                   \
                 SLOT_LAYER,                                                                        \
                 SHAPE(q_dim),                                                                      \
                 SHAPE(n_embd),                                                                     \
                 false,                                                                             \
-                SHAPE_NONE},                                                                       \
+                .if_flag = SHAPE_NONE},                                                            \
     [PART_K] = {"self_attn.k_proj.weight",                                                         \
                 "attn_k.weight",                                                                   \
                 SLOT_LAYER,                                                                        \
                 SHAPE(kv_dim),                                                                     \
                 SHAPE(n_embd),                                                                     \
                 false,                                                                             \
-                SHAPE_NONE},                                                                       \
+                .if_flag = SHAPE_NONE},                                                            \
     [PART_V] = {"self_attn.v_proj.weight",                                                         \
                 "attn_v.weight",                                                                   \
                 SLOT_LAYER,                                                                        \
                 SHAPE(kv_dim),                                                                     \
                 SHAPE(n_embd),                                                                     \
                 false,                                                                             \
-                SHAPE_NONE},                                                                       \
+                .if_flag = SHAPE_NONE},                                                            \
     [PART_O] = {"self_attn.o_proj.weight",                                                         \
                 "attn_output.weight",                                                              \
                 SLOT_LAYER,                                                                        \
                 SHAPE(n_embd),                                                                     \
                 SHAPE(q_dim),                                                                      \
                 false,                                                                             \
-                SHAPE_NONE},                                                                       \
-    [PART_GATE] = {"mlp.gate_proj.weight",                                                         \
-                   "ffn_gate.weight",                                                              \
-                   SLOT_LAYER,                                                                     \
-                   SHAPE(n_ff),                                                                    \
-                   SHAPE(n_embd),                                                                  \
-                   false,                                                                          \
-                   SHAPE_NONE},                                                                    \
-    [PART_UP] = {"mlp.up_proj.weight", "ffn_up.weight", SLOT_LAYER, SHAPE(n_ff),                   \
-                 SHAPE(n_embd),        false,           SHAPE_NONE},                               \
-    [PART_DOWN] = {"mlp.down_proj.weight",                                                         \
-                   "ffn_down.weight",                                                              \
-                   SLOT_LAYER,                                                                     \
-                   SHAPE(n_embd),                                                                  \
-                   SHAPE(n_ff),                                                                    \
-                   false,                                                                          \
-                   SHAPE_NONE}
+                .if_flag = SHAPE_NONE}
+
+#define PART_MLP_SLOTS                                                                             \
+    [PART_GATE] =                                                                                  \
+        {"mlp.gate_proj.weight", "ffn_gate.weight", SLOT_LAYER, SHAPE(n_ff), SHAPE(n_embd), false, \
+         .if_flag = SHAPE_NONE},                                                                   \
+    [PART_UP] = {"mlp.up_proj.weight", "ffn_up.weight", SLOT_LAYER,           SHAPE(n_ff),         \
+                 SHAPE(n_embd),        false,           .if_flag = SHAPE_NONE},                    \
+    [PART_DOWN] = {"mlp.down_proj.weight", "ffn_down.weight", SLOT_LAYER,                          \
+                   SHAPE(n_embd),          SHAPE(n_ff),       false,                               \
+                   .if_flag = SHAPE_NONE}
+
+/* Gate or up matrices of experts, "gate_proj" or "up_proj", whose modules begin with prefix: one
+ * tensor each, a stack, or a stack of both, gate first, in which before stands in front. Down
+ * matrices have no such. */
+#define PART_EXPERTS(prefix, name, gguf, before)                                                   \
+    {                                                                                              \
+        SHAPE(n_experts),                                                                          \
+            (const stack_source[]){                                                                \
+                {prefix "experts.%u." name ".weight", gguf, SHAPE_NONE, SHAPE_NONE},               \
+                {prefix "switch_mlp." name ".weight", NULL, SHAPE_NONE, SHAPE_NONE},               \
+                {prefix "experts.gate_up_proj", NULL, SHAPE(n_gate_up), before}},                  \
+            3                                                                                      \
+    }
+#define PART_EXPERTS_DOWN(prefix, name, gguf)                                                      \
+    {                                                                                              \
+        SHAPE(n_experts),                                                                          \
+            (const stack_source[]){                                                                \
+                {prefix "experts.%u." name ".weight", gguf, SHAPE_NONE, SHAPE_NONE},               \
+                {prefix "switch_mlp." name ".weight", NULL, SHAPE_NONE, SHAPE_NONE},               \
+                {prefix "experts.down_proj", NULL, SHAPE_NONE, SHAPE_NONE}},                       \
+            3                                                                                      \
+    }
 
 /* What differs between the attention of two layers. */
 typedef struct part_attention {

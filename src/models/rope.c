@@ -21,6 +21,7 @@ static const rope_row ROWS[] = {
     {"mscale", NULL, offsetof(rope_params, mscale), 0.0},
     {"mscale_all_dim", NULL, offsetof(rope_params, mscale_all_dim), 0.0},
     {"attention_factor", NULL, offsetof(rope_params, attention_factor), 0.0},
+    {"partial_rotary_factor", NULL, offsetof(rope_params, partial), 1.0},
     {"original_max_position_embeddings", "rope.scaling.original_context_length",
      offsetof(rope_params, original_context), 0.0},
 };
@@ -31,8 +32,13 @@ static weft_status parse_kind(rope_params *rope, str kind, weft_error *err)
         const char *name;
         rope_kind kind;
     } KINDS[] = {
-        {"default", ROPE_DEFAULT}, {"none", ROPE_DEFAULT}, {"linear", ROPE_LINEAR},
-        {"llama3", ROPE_LLAMA3},   {"yarn", ROPE_YARN},
+        {"default", ROPE_DEFAULT},
+        {"none", ROPE_DEFAULT},
+        {"linear", ROPE_LINEAR},
+        {"llama3", ROPE_LLAMA3},
+        {"yarn", ROPE_YARN},
+        {"deepseek_yarn", ROPE_YARN},
+        {"proportional", ROPE_PROPORTIONAL},
     };
     for (size_t i = 0; i < COUNT_OF(KINDS); i++) {
         if (str_equal_text(kind, KINDS[i].name)) {
@@ -55,6 +61,7 @@ static weft_status check(const rope_params *r, weft_error *err)
     ok = ok && r->beta_fast > 0.0 && r->beta_slow > 0.0 && r->original_context >= 0.0;
     ok = ok && isfinite(r->beta_fast) && isfinite(r->beta_slow) && isfinite(r->original_context);
     ok = ok && isfinite(r->attention_factor) && isfinite(r->mscale) && isfinite(r->mscale_all_dim);
+    if (ok && r->kind == ROPE_PROPORTIONAL) ok = r->partial > 0.0 && r->partial <= 1.0;
     if (ok && (r->kind == ROPE_LLAMA3 || r->kind == ROPE_YARN)) ok = r->original_context >= 1.0;
     if (ok) return WEFT_OK;
     return err_set(err, WEFT_FORMAT,
@@ -198,7 +205,11 @@ weft_status rope_table(graph_rope *out, arena *a, const rope_params *rope, uint3
     if (table == NULL) return err_set(err, WEFT_NOMEM, "out of memory for a rope table");
     for (uint32_t j = 0; j < n_pairs; j++) {
         double inv = pow(rope->theta, -2.0 * (double)j / (double)n_dims);
-        if (rope->kind == ROPE_LINEAR) inv /= rope->factor;
+        bool slower = rope->kind == ROPE_LINEAR || rope->kind == ROPE_PROPORTIONAL;
+        if (slower) inv /= rope->factor;
+        /* Pairs that stand still have frequency 0. */
+        bool turns = (double)j < floor((double)n_dims * rope->partial) / 2.0;
+        if (rope->kind == ROPE_PROPORTIONAL && !turns) inv = 0.0;
         if (rope->kind == ROPE_LLAMA3) inv = llama3_freq(rope, inv);
         if (rope->kind == ROPE_YARN) inv = yarn_freq(rope, n_dims, j, inv);
         if (factors != NULL) inv /= (double)factors[j];

@@ -27,7 +27,7 @@ static weft_status generate(weft_engine *engine, const int32_t *ids, size_t n, w
         if (status != WEFT_OK || event.kind == WEFT_EVENT_NONE) break;
         const char *text;
         size_t n_bytes;
-        if (event.kind == WEFT_EVENT_TOKEN)
+        if (event.kind == WEFT_EVENT_TOKEN && d != NULL)
             status = weft_detokenizer_push(d, event.token, &text, &n_bytes, err);
         if (event.kind != WEFT_EVENT_DONE) continue;
         if (event.finish == WEFT_FINISH_ERROR)
@@ -76,6 +76,39 @@ static void test_allocations(void **state)
     assert_true(n >= 100);
 }
 
+/* A model without text: given ids. */
+static weft_status scenario_ids(const env *world, void *user, weft_error *err)
+{
+    static const int32_t IDS[] = {5, 9, 2, 77, 31, 8, 100, 3, 4, 6};
+    weft_model_options options = {.struct_size = sizeof options, .allocator = world->allocator};
+    weft_engine_options with = {.struct_size = sizeof with,
+                                .n_threads = 2,
+                                .context = 128,
+                                .chunk_tokens = 8,
+                                .max_sequences = 2,
+                                .kv = "affine8g32,start=9"};
+    weft_model *model = NULL;
+    weft_engine *engine = NULL;
+    weft_status status = api_model_open(user, &options, world->io, &model, err);
+    if (status == WEFT_OK) status = weft_engine_open(model, &with, &engine, err);
+    if (status == WEFT_OK) status = generate(engine, IDS, 10, NULL, err);
+    weft_engine_close(engine);
+    weft_model_close(model);
+    return status;
+}
+
+/* Latents, experts and their stacks. */
+static void test_allocations_of_experts(void **state)
+{
+    (void)state;
+    char path[] = WEFT_SOURCE_DIR "/tests/golden/deepseek_v3";
+    char other[] = WEFT_SOURCE_DIR "/tests/golden/gemma4-moe";
+    size_t n = fault_sweep(scenario_ids, path);
+    print_message("%zu allocations\n", n);
+    assert_true(n >= 80);
+    assert_true(fault_sweep(scenario_ids, other) >= 80);
+}
+
 static void test_files(void **state)
 {
     (void)state;
@@ -88,6 +121,7 @@ static void test_files(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_allocations),
+                                       cmocka_unit_test(test_allocations_of_experts),
                                        cmocka_unit_test(test_files)};
     return TEST_RUN("api/sweep", tests);
 }

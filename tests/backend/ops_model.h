@@ -12,7 +12,7 @@
 
 enum {
     MODEL_VALUES = 256,
-    MODEL_TENSORS = 128,
+    MODEL_TENSORS = 512,
     MODEL_STATES = 3,
     MODEL_VOCAB = 37,
     SEQ_MOST = 520,
@@ -32,6 +32,7 @@ typedef struct model {
     kv_layer layers[MODEL_STATES];
     uint32_t n_layers;
     bool plain_weights; /* f32 only */
+    bool chunked;       /* bounded layers see chunks instead of windows */
     bool norms;         /* of queries and keys, always */
     uint32_t width, wide, n_heads, n_kv_heads, k_dim, v_dim;
 } model;
@@ -49,8 +50,8 @@ static inline graph_id model_tensor(model *m, const case_weight *c, uint32_t row
     return graph_weight(&m->g, m->n_tensors++);
 }
 
-/* A matrix in any encoding that such columns can have. */
-static inline graph_id model_matrix(model *m, uint32_t rows, uint32_t cols)
+/* Any that such columns can have. */
+static inline const case_weight *model_encoding(const model *m, uint32_t cols)
 {
     const case_weight *c = &CASE_WEIGHTS[0];
     for (uint32_t i = 0; i < 100 && !m->plain_weights; i++) {
@@ -58,7 +59,23 @@ static inline graph_id model_matrix(model *m, uint32_t rows, uint32_t cols)
         if (cols % case_columns(c) == 0) break;
         c = &CASE_WEIGHTS[0];
     }
-    return model_tensor(m, c, rows, cols);
+    return c;
+}
+
+static inline graph_id model_matrix(model *m, uint32_t rows, uint32_t cols)
+{
+    return model_tensor(m, model_encoding(m, cols), rows, cols);
+}
+
+/* Matrices of one shape, each in an encoding of its own. */
+static inline graph_id model_stack(model *m, uint32_t count, uint32_t rows, uint32_t cols)
+{
+    uint32_t first = m->n_tensors;
+    if (count > MODEL_TENSORS - first) fail_msg("too many tensors");
+    for (uint32_t i = 0; i < count; i++) {
+        m->tensors[m->n_tensors++] = case_tensor(model_encoding(m, cols), rows, cols);
+    }
+    return graph_stack(&m->g, first, count);
 }
 
 /* A bias or norm weight in f32, f16 or bf16. */
@@ -122,7 +139,8 @@ static inline graph_id model_attention(model *m, graph_id x, uint32_t window)
 {
     graph *g = &m->g;
     uint32_t state_i = m->n_layers;
-    m->layers[m->n_layers++] = (kv_layer){.layout = window != 0 ? KV_LAYOUT_WINDOW : KV_LAYOUT_FULL,
+    uint8_t bounded = m->chunked ? KV_LAYOUT_CHUNKED : KV_LAYOUT_WINDOW;
+    m->layers[m->n_layers++] = (kv_layer){.layout = window != 0 ? bounded : KV_LAYOUT_FULL,
                                           .n_heads = m->n_kv_heads,
                                           .k_dim = m->k_dim,
                                           .v_dim = m->v_dim,
@@ -145,6 +163,56 @@ static inline graph_id model_attention(model *m, graph_id x, uint32_t window)
     return model_linear(m, o, m->width);
 }
 
+/* A latent of r columns that is key and value, p that rotate beside it; queries come to it, and
+ * what is attended to leaves it, by a matrix a head. */
+static inline graph_id model_latent(model *m, graph_id x)
+{
+    graph *g = &m->g;
+    uint32_t rope_i = draw(0, 1);
+    uint32_t r = draw(0, 1) == 0 ? 32 * draw(1, 2) : 8 * draw(1, 5);
+    uint32_t p = 2 * m->ropes[rope_i].n_pairs + draw(0, 1);
+    uint32_t n = draw(0, 1) == 0 ? 32 : draw(4, 20);
+    uint32_t n_v = draw(1, 20);
+    uint32_t heads = m->n_heads > 20 ? 20 : m->n_heads;
+    uint32_t state_i = m->n_layers;
+    m->layers[m->n_layers++] =
+        (kv_layer){.layout = KV_LAYOUT_LATENT, .n_heads = 1, .k_dim = r + p, .v_dim = r};
+    graph_id q = model_linear(m, x, heads * (n + p));
+    graph_id ckv = model_linear(m, x, r + p);
+    graph_id c = model_norm(m, graph_cols(g, ckv, r + p, 0, r), r);
+    graph_id kp = graph_rope_apply(g, graph_cols(g, ckv, r + p, r, p), p, rope_i);
+    graph_id state = graph_kv_append_latent(g, graph_concat(g, c, kp, 1), r, state_i);
+    graph_id qn = graph_cols(g, q, n + p, 0, n);
+    graph_id qp = graph_rope_apply(g, graph_cols(g, q, n + p, n, p), p, rope_i);
+    bool transposed = draw(0, 1) == 0;
+    graph_id to = transposed ? model_stack(m, heads, n, r) : model_stack(m, heads, r, n);
+    qn = graph_linear_heads(g, qn, to, transposed);
+    float scale = (float)(0.05 / sqrt((double)(r + p)));
+    graph_id o = graph_attend(g, graph_concat(g, qn, qp, heads), state, heads, scale, 0.0F);
+    o = graph_linear_heads(g, o, model_stack(m, heads, n_v, r), false);
+    return model_linear(m, o, m->width);
+}
+
+static inline graph_id model_experts(model *m, graph_id x, graph_act act)
+{
+    graph *g = &m->g;
+    uint32_t n_groups = draw(0, 1) == 0 ? 1 : draw(2, 3);
+    uint32_t n = n_groups * draw(2, 4);
+    graph_route how = {.n_groups = n_groups, .n_top_groups = draw(1, n_groups), .scale = 1.5F};
+    how.top_k = draw(1, n / n_groups * how.n_top_groups);
+    if (how.top_k > 4) how.top_k = 4;
+    how.flags = draw(0, 3);
+    graph_id scores = graph_linear(g, x, model_matrix(m, n, m->width), 0);
+    graph_id bias = draw(0, 1) == 0 ? model_vector(m, n) : 0;
+    graph_id factor = draw(0, 1) == 0 ? model_vector(m, n) : 0;
+    graph_id route = graph_route_experts(g, scores, bias, factor, how);
+    uint32_t inner = draw(0, 1) == 0 ? 96 : draw(5, 70);
+    graph_id gate = model_stack(m, n, inner, m->width);
+    graph_id up = model_stack(m, n, inner, m->width);
+    graph_id down = model_stack(m, n, m->width, inner);
+    return graph_experts(g, x, route, (const graph_id[]){gate, up, down}, act);
+}
+
 static inline graph_id model_mlp(model *m, graph_id x, graph_act act)
 {
     graph_id gate = model_linear(m, x, m->wide);
@@ -160,14 +228,22 @@ static inline void model_head(model *m, graph_id x)
     graph_finish(&m->g, model_linear(m, model_norm(m, taken, m->width), MODEL_VOCAB));
 }
 
-/* A residual stream of two layers, one of them with a window. */
+/* A residual stream of two layers, one of them with a window or chunks, the other perhaps with a
+ * latent; experts in one of them. */
 static inline void model_whole(model *m, uint32_t window)
 {
     graph_id x = model_embed(m);
+    bool latent = draw(0, 2) == 0;
+    uint32_t experts = draw(0, 3);
+    m->chunked = draw(0, 3) == 0;
     for (uint32_t l = 0; l < 2; l++) {
-        graph_id a = model_attention(m, model_norm(m, x, m->width), l == 1 ? window : 0);
+        graph_id n = model_norm(m, x, m->width);
+        graph_id a =
+            latent && l == 0 ? model_latent(m, n) : model_attention(m, n, l == 1 ? window : 0);
         x = graph_add(&m->g, x, draw(0, 1) == 0 ? model_norm(m, a, m->width) : a);
-        graph_id h = model_mlp(m, model_norm(m, x, m->width), (graph_act)draw(0, 2));
+        n = model_norm(m, x, m->width);
+        graph_act act = (graph_act)draw(0, 2);
+        graph_id h = experts == l ? model_experts(m, n, act) : model_mlp(m, n, act);
         x = graph_add(&m->g, h, x);
     }
     model_head(m, x);
@@ -214,10 +290,21 @@ static inline bool model_takes(const model *m, const kv_codec *codec, uint8_t si
 {
     if ((codec->sides & side) == 0) return false;
     for (uint32_t i = 0; i < m->n_layers; i++) {
-        uint32_t dim = side == KV_FOR_K ? m->layers[i].k_dim : m->layers[i].v_dim;
+        const kv_layer *l = &m->layers[i];
+        bool latent = l->layout == KV_LAYOUT_LATENT;
+        uint32_t dim = side == KV_FOR_K && !latent ? l->k_dim : l->v_dim;
         if (!kv_codec_takes(codec, dim)) return false;
     }
     return true;
+}
+
+/* Whether a layer has one record for keys and values. */
+static inline bool model_is_latent(const model *m)
+{
+    bool latent = false;
+    for (uint32_t i = 0; i < m->n_layers; i++)
+        latent = latent || m->layers[i].layout == KV_LAYOUT_LATENT;
+    return latent;
 }
 
 /* One of those. */
@@ -228,6 +315,15 @@ static inline const kv_codec *model_codec(const model *m, uint8_t side)
     for (;;) {
         const kv_codec *codec = &table[draw(0, (uint32_t)n - 1)];
         if (model_takes(m, codec, side)) return codec;
+    }
+}
+
+/* What a latent layer wants. */
+static inline const kv_codec *model_codec_for_both(const model *m)
+{
+    for (;;) {
+        const kv_codec *codec = model_codec(m, KV_FOR_K);
+        if (model_takes(m, codec, KV_FOR_V)) return codec;
     }
 }
 

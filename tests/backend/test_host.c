@@ -1,6 +1,8 @@
-/* test_host.c - pages in plain memory: conversion gives the rows that encoding at once would. */
+/* test_host.c - pages in plain memory: conversion gives the rows that encoding at once would; and
+ * which experts a token goes to. */
 #include "backend/host.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +13,7 @@
 enum { ROWS = 11 };
 
 static const kv_layer LAYER = {.layout = KV_LAYOUT_FULL, .n_heads = 3, .k_dim = 64, .v_dim = 96};
+static const kv_layer LATENT = {.layout = KV_LAYOUT_LATENT, .n_heads = 1, .k_dim = 75, .v_dim = 64};
 
 static float number(uint64_t *counter)
 {
@@ -22,20 +25,25 @@ static void fill_page(const kv_geometry *g, unsigned char *page)
 {
     const kv_codec *k = kv_codec_by_id(g->k_codec);
     const kv_codec *v = kv_codec_by_id(g->v_codec);
+    const kv_codec *base = kv_codec_by_id(g->base);
     uint64_t counter = 0;
     float row[96];
     for (size_t h = 0; h < g->n_heads; h++) {
         for (size_t i = 0; i < ROWS; i++) {
             size_t at = h * g->page_tokens + i;
             for (uint32_t d = 0; d < g->k_dim; d++) row[d] = number(&counter);
-            k->encode_row(k, g->base, page + at * g->k_row_bytes, row, g->k_dim);
+            unsigned char *key = page + at * g->k_row_bytes;
+            k->encode_row(k, g->base, key, row, g->k_coded);
+            base->encode_row(base, g->base, key + g->k_tail, row + g->k_coded,
+                             g->k_dim - g->k_coded);
+            if (!kv_has_values(g)) continue;
             for (uint32_t d = 0; d < g->v_dim; d++) row[d] = number(&counter);
             v->encode_row(v, g->base, page + g->v_offset + at * g->v_row_bytes, row, g->v_dim);
         }
     }
 }
 
-static void check_conversion(const char *codecs, const char *base)
+static void check_conversion(const kv_layer *layer, const char *codecs, const char *base)
 {
     arena a;
     kv_spec spec;
@@ -44,7 +52,7 @@ static void check_conversion(const char *codecs, const char *base)
     kv_bounds bounds = {.context = 64, .most_append = 16, .page_tokens = 16};
     arena_init(&a, mem_system(), 0);
     assert_ok(kv_spec_parse(codecs, base, &spec, &err), &err);
-    assert_ok(kv_config_init(&c, &a, &LAYER, 1, &spec, &bounds, &err), &err);
+    assert_ok(kv_config_init(&c, &a, layer, 1, &spec, &bounds, &err), &err);
     unsigned char *dense = calloc(1, c.bases[0].page_bytes);
     unsigned char *packed = calloc(1, c.geometries[0].page_bytes);
     unsigned char *expected = calloc(1, c.geometries[0].page_bytes);
@@ -70,13 +78,132 @@ static void test_conversion_is_encoding(void **state)
                                          "q8_0,start=4"};
     for (size_t i = 0; i < sizeof CODECS / sizeof CODECS[0]; i++) {
         for (size_t b = 0; b < sizeof BASES / sizeof BASES[0]; b++) {
-            check_conversion(CODECS[i], BASES[b]);
+            check_conversion(&LAYER, CODECS[i], BASES[b]);
+            /* Turbo has no codec for both. */
+            if (strchr(CODECS[i], 't') == strstr(CODECS[i], "tart"))
+                check_conversion(&LATENT, CODECS[i], BASES[b]);
+        }
+    }
+}
+
+enum { EXPERTS = 6, MOST_K = 6 };
+
+/* top_k, groups, of them that stay, flags, scale */
+typedef struct route_case {
+    graph_route how;
+    float scores[EXPERTS], bias[EXPERTS], factor[EXPERTS];
+    uint32_t experts[MOST_K];
+    double weights[MOST_K];
+} route_case;
+
+static double sigmoid(double x)
+{
+    return 1.0 / (1.0 + exp(-x));
+}
+
+static void check_route(const route_case *c)
+{
+    double p[EXPERTS];
+    double chooser[EXPERTS];
+    bool stays[EXPERTS];
+    float y[2 * MOST_K];
+    graph_value v = {.i = {c->how.top_k, c->how.n_groups == 0 ? 1 : c->how.n_groups,
+                           c->how.n_top_groups, c->how.flags},
+                     .f = {c->how.scale, 0}};
+    bool with_bias = c->bias[0] != 0.0F;
+    bool with_factor = c->factor[0] != 0.0F;
+    host_route(&v, EXPERTS, c->scores, with_bias ? c->bias : NULL, with_factor ? c->factor : NULL,
+               (host_router){p, chooser, stays}, y);
+    for (uint32_t k = 0; k < c->how.top_k; k++) {
+        assert_int_equal((uint32_t)y[k], c->experts[k]);
+        assert_true(fabs((double)y[c->how.top_k + k] - c->weights[k]) < 1e-6);
+    }
+}
+
+static void test_experts_that_are_chosen(void **state)
+{
+    (void)state;
+    const double all = exp(0.0) + 2 * exp(1.0) + exp(2.0) + exp(-1.0) + exp(0.5);
+    const route_case cases[] = {
+        /* Largest first, the first of equals first. */
+        {.how = {.top_k = 3, .scale = 1.0F},
+         .scores = {0, 1, 2, 1, -1, 0.5F},
+         .experts = {2, 1, 3},
+         .weights = {exp(2.0) / all, exp(1.0) / all, exp(1.0) / all}},
+        {.how = {.top_k = 2, .flags = GRAPH_ROUTE_NORMALIZE, .scale = 2.0F},
+         .scores = {0, 1, 2, 1, -1, 0.5F},
+         .experts = {2, 1},
+         .weights = {2 * sigmoid(1.0), 2 * sigmoid(-1.0)}},
+        /* A bias chooses, and is not in the weights. */
+        {.how = {.top_k = 2, .flags = GRAPH_ROUTE_SIGMOID, .scale = 2.5F},
+         .scores = {0, 1, 2, 1, -1, 0.5F},
+         .bias = {0.1F, 0, -5, 0, 1, 0},
+         .experts = {4, 1},
+         .weights = {2.5 * sigmoid(-1.0), 2.5 * sigmoid(1.0)}},
+        /* Of two groups the one with the largest pair, not the one with the largest expert. */
+        {.how = {.top_k = 2,
+                 .n_groups = 2,
+                 .n_top_groups = 1,
+                 .flags = GRAPH_ROUTE_SIGMOID | GRAPH_ROUTE_NORMALIZE,
+                 .scale = 1.0F},
+         .scores = {3, -3, -4, 2, -9, 2},
+         .experts = {3, 5},
+         .weights = {0.5, 0.5}},
+        /* All that stay are below 0, those that do not are not. */
+        {.how = {.top_k = 3,
+                 .n_groups = 2,
+                 .n_top_groups = 1,
+                 .flags = GRAPH_ROUTE_SIGMOID,
+                 .scale = 1.0F},
+         .scores = {0, 0, 0, 0, 0, 0},
+         .bias = {-2, -2, -9, 4, -9, -9},
+         .experts = {0, 1, 2},
+         .weights = {0.5, 0.5, 0.5}},
+        {.how = {.top_k = 1, .flags = GRAPH_ROUTE_NORMALIZE, .scale = 1.0F},
+         .scores = {0, 1, 2, 1, -1, 0.5F},
+         .factor = {1, 1, -7, 1, 1, 1},
+         .experts = {2},
+         .weights = {-7}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) check_route(&cases[i]);
+}
+
+/* Whatever the scores, the ids are experts, each once. */
+static void test_experts_of_any_scores(void **state)
+{
+    (void)state;
+    static const float ODD[] = {NAN, INFINITY, -INFINITY, 0.0F, -0.0F, 1e38F, -1e38F, 1.0F};
+    uint64_t counter = 0;
+    for (uint32_t round = 0; round < 20000; round++) {
+        double p[EXPERTS];
+        double chooser[EXPERTS];
+        bool stays[EXPERTS];
+        float scores[EXPERTS];
+        float bias[EXPERTS];
+        float y[2 * EXPERTS];
+        uint32_t n_groups = 1 + (uint32_t)(rng_u64(9, counter++) % 3);
+        uint32_t n_top = 1 + (uint32_t)(rng_u64(9, counter++) % n_groups);
+        uint32_t top_k = 1 + (uint32_t)(rng_u64(9, counter++) % (EXPERTS / n_groups * n_top));
+        for (uint32_t e = 0; e < EXPERTS; e++) {
+            scores[e] = ODD[rng_u64(9, counter++) % 8];
+            bias[e] = ODD[rng_u64(9, counter++) % 8];
+        }
+        graph_value v = {.i = {top_k, n_groups, n_top, round % 4}, .f = {1.0F, 0}};
+        host_route(&v, EXPERTS, scores, round % 3 == 0 ? bias : NULL, NULL,
+                   (host_router){p, chooser, stays}, y);
+        for (uint32_t k = 0; k < top_k; k++) {
+            assert_true(y[k] >= 0.0F && y[k] < (float)EXPERTS);
+            for (uint32_t j = 0; j < k; j++) assert_true(y[j] != y[k]);
         }
     }
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_conversion_is_encoding)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_conversion_is_encoding),
+        cmocka_unit_test(test_experts_that_are_chosen),
+        cmocka_unit_test(test_experts_of_any_scores),
+    };
     return TEST_RUN("backend/host", tests);
 }

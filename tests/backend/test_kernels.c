@@ -559,14 +559,16 @@ static void values_one(slot_id slot, kernel_values_fn *fn, kernel_values_fn *ref
 {
     size_t p_stride = n_keys + 2u;
     size_t o_stride = dim + 3u;
-    unsigned char *block = kv_new(slot, (size_t)n_keys * dim);
+    size_t v_stride = dim + n_keys % 3u * 7u; /* behind one another, or the start of longer rows */
+    unsigned char *block = kv_new(slot, n_keys * v_stride);
     case_floats p = case_floats_new(n_q * p_stride, 1, 1.0F);
     case_floats o = case_floats_new((n_q - 1) * o_stride + dim, 1, 1.0F);
     case_floats o0 = case_floats_new(o.n, 0, 0.0F);
     case_floats cut = case_floats_new(o.n, 1, 0.0F);
     memcpy(o0.at, o.at, o.n * sizeof(float));
     memcpy(cut.at, o.at, o.n * sizeof(float));
-    kernel_values a = {p.at, p_stride, n_q, block + kv_bytes(slot), n_keys, dim, o.at, o_stride};
+    kernel_values a = {p.at, p_stride, n_q,     block + kv_bytes(slot), n_keys, dim,
+                       o.at, o_stride, v_stride};
     fn(&a);
     a.o = o0.at;
     reference(&a);
@@ -579,7 +581,7 @@ static void values_one(slot_id slot, kernel_values_fn *fn, kernel_values_fn *ref
             kernel_values one = a;
             one.p = p.at + i * p_stride + j;
             one.n_q = 1;
-            one.v = block + kv_bytes(slot) * (1 + (size_t)j * dim);
+            one.v = block + kv_bytes(slot) * (1 + j * v_stride);
             one.n_keys = end - j;
             one.o = cut.at + i * o_stride;
             fn(&one);
@@ -614,7 +616,8 @@ static void decode_one(const kv_codec *c, kernel_decode_fn *fn, kernel_decode_fn
 {
     uint8_t base = (uint8_t)(KV_BASE_F32 + case_bits() % 3);
     size_t row_bytes = kv_codec_row_bytes(c, base, dim);
-    size_t n = (size_t)n_rows * dim;
+    size_t stride = dim + n_rows % 3u * 5u;
+    size_t n = n_rows * stride;
     unsigned char *block = case_alloc(n_rows * row_bytes + 1);
     unsigned char *rows = block + 1;
     for (size_t i = 0; i < n_rows * row_bytes; i++) rows[i] = (unsigned char)case_bits();
@@ -626,7 +629,8 @@ static void decode_one(const kv_codec *c, kernel_decode_fn *fn, kernel_decode_fn
     }
     case_floats y = case_floats_new(n, 1, 0.0F);
     case_floats y0 = case_floats_new(n, 0, 0.0F);
-    kernel_decode a = {c, base, rows, row_bytes, n_rows, dim, y.at};
+    memcpy(y0.at, y.at, n * sizeof(float));
+    kernel_decode a = {c, base, rows, row_bytes, n_rows, dim, y.at, stride};
     fn(&a);
     a.to = y0.at;
     reference(&a);
@@ -636,12 +640,12 @@ static void decode_one(const kv_codec *c, kernel_decode_fn *fn, kernel_decode_fn
     check_same(y.at, y0.at, n * sizeof(float), c->name);
     for (uint32_t r = 0; r < n_rows; r++) {
         float *one = case_alloc(dim * sizeof *one);
-        a = (kernel_decode){c, base, rows + r * row_bytes, row_bytes, 1, dim, one};
+        a = (kernel_decode){c, base, rows + r * row_bytes, row_bytes, 1, dim, one, dim};
         fn(&a);
         for (uint32_t d = 0; d < dim; d++) {
             if (isnan(one[d])) one[d] = 0.0F;
         }
-        check_same(one, y.at + (size_t)r * dim, dim * sizeof *one, "one row");
+        check_same(one, y.at + r * stride, dim * sizeof *one, "one row");
         free(one);
     }
     free(block);

@@ -110,6 +110,53 @@ static void test_goldens(void **state)
     check_model(WEFT_SOURCE_DIR "/tests/golden/gemma3");
 }
 
+/* Latents and experts: which tokens go through an expert together changes no bit; nor where a
+ * latent is packed, at once or at a position. */
+static void test_latents_and_experts(void **state)
+{
+    (void)state;
+    static const char *const SPECS[] = {"affine8g64", "affine4g32",          "q8_0",
+                                        "f16",        "affine8g64,start=40", "affine4g64,start=9"};
+    weft_model *model = run_open_model(WEFT_SOURCE_DIR "/tests/golden/deepseek_v3");
+    size_t n_isas;
+    const char *const *isas = run_isas(&n_isas);
+    for (size_t i = TEST_SLOWED ? n_isas - 1 : 0; i < n_isas; i++) {
+        check_setting(model, (setting){WEFT_ACT_F32, NULL, isas[i], NULL});
+        check_setting(model, (setting){WEFT_ACT_BF16, NULL, isas[i], NULL});
+    }
+    for (size_t i = 0; i < sizeof SPECS / sizeof SPECS[0]; i += TEST_SLOWED ? 3 : 1) {
+        check_setting(model, (setting){WEFT_ACT_BF16, SPECS[i], NULL, NULL});
+    }
+    check_setting(model, (setting){WEFT_ACT_F32, NULL, NULL, "ref"});
+    weft_model_close(model);
+}
+
+/* B15: layers that read another's keys and values, through windows, in company of other lengths;
+ * heads of two sizes, and experts beside an MLP. */
+static void test_shared_keys_and_values(void **state)
+{
+    (void)state;
+    static const char *const SPECS[] = {"k=f16,v=bf16", "affine8g64", "turbo-k8v4",
+                                        "affine4g32,start=30", "turbo-k8v3,start=9"};
+    static const char *const NAMES[] = {"gemma4-ple", "gemma4-dense", "gemma4-moe"};
+    size_t n_isas;
+    const char *const *isas = run_isas(&n_isas);
+    for (size_t k = 0; k < 3; k++) {
+        char path[600];
+        snprintf(path, sizeof path, "%s/tests/golden/%s", WEFT_SOURCE_DIR, NAMES[k]);
+        weft_model *model = run_open_model(path);
+        for (size_t i = TEST_SLOWED || k > 0 ? n_isas - 1 : 0; i < n_isas; i++) {
+            check_setting(model, (setting){WEFT_ACT_F32, NULL, isas[i], NULL});
+            check_setting(model, (setting){WEFT_ACT_BF16, NULL, isas[i], NULL});
+        }
+        for (size_t i = k; i < sizeof SPECS / sizeof SPECS[0]; i += TEST_SLOWED ? 5 : k + 1) {
+            check_setting(model, (setting){WEFT_ACT_BF16, SPECS[i], NULL, NULL});
+        }
+        if (k == 0) check_setting(model, (setting){WEFT_ACT_F32, NULL, NULL, "ref"});
+        weft_model_close(model);
+    }
+}
+
 /* Every codec, on whichever side it may stand. */
 static void test_packed(void **state)
 {
@@ -340,6 +387,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_goldens),
+        cmocka_unit_test(test_latents_and_experts),
+        cmocka_unit_test(test_shared_keys_and_values),
         cmocka_unit_test(test_packed),
         cmocka_unit_test(test_tiny),
         cmocka_unit_test(test_1b_shape),

@@ -157,6 +157,13 @@ static void rules_rms_norm(fixture *f)
     check_value(f, graph_rms_norm(&f->g, f->taken, f->weight[NORM_W], 0, 0), GRAPH_RMS_NORM,
                 GRAPH_OUTPUTS, WIDTH);
     refuses(f, graph_rms_norm(&f->g, f->x, 0, 0, 0));
+    fixture_init(f);
+    id = graph_rms_norm_plain(&f->g, f->x, 8, 1e-6F);
+    check_value(f, id, GRAPH_RMS_NORM, GRAPH_TOKENS, WIDTH);
+    assert_int_equal(f->values[id].i[0], 8);
+    refuses(f, graph_rms_norm_plain(&f->g, f->x, 0, 0));
+    refuses(f, graph_rms_norm_plain(&f->g, f->x, 7, 0));
+    refuses(f, graph_rms_norm_plain(&f->g, f->state, 6, 0));
     refuses(f, graph_rms_norm(&f->g, 0, f->weight[NORM_W], 0, 0));
     refuses(f, graph_rms_norm(&f->g, f->wide, f->weight[NORM_W], 0, 0));
     refuses(f, graph_rms_norm(&f->g, f->x, f->weight[EMBED_W], 0, 0));
@@ -237,6 +244,19 @@ static void rules_kv_append(fixture *f)
     refuses(f, graph_kv_append(&f->g, f->taken, f->wide, 1, 1));
     refuses(f, graph_kv_append(&f->g, f->x, f->state, 1, 1));
     assert_int_equal(f->g.n_states, 1);
+    fixture_init(f);
+    id = graph_kv_append_latent(&f->g, f->x, 20, 3);
+    check_value(f, id, GRAPH_KV_APPEND, GRAPH_TOKENS, 20);
+    assert_int_equal(f->values[id].in[1], 0);
+    assert_int_equal(f->values[id].i[1], 1);
+    assert_int_equal(f->g.n_states, 4);
+    /* 3 heads of 24 on one key of 24, of which 20 are the value. */
+    graph_id q = graph_concat(&f->g, f->wide, f->wide, 1);
+    check_value(f, graph_attend(&f->g, q, id, 3, 1, 0), GRAPH_ATTEND, GRAPH_TOKENS, 60);
+    refuses(f, graph_kv_append_latent(&f->g, f->x, 25, 1));
+    refuses(f, graph_kv_append_latent(&f->g, f->x, 0, 1));
+    refuses(f, graph_kv_append_latent(&f->g, f->taken, 2, 1));
+    refuses(f, graph_kv_append_latent(&f->g, f->x, 2, 0));
 }
 
 static void rules_attend(fixture *f)
@@ -281,6 +301,187 @@ static void rules_softcap(fixture *f)
     refuses(f, graph_softcap(&f->g, f->weight[NORM_W], 1.0F));
 }
 
+/* Tensors 0 .. 5 are [rows, cols]; 6 is of another shape. */
+static const tensor *stack_tensors(uint64_t rows, uint64_t cols)
+{
+    static tensor many[7];
+    for (uint32_t i = 0; i < 7; i++)
+        many[i] = (tensor){.name = "part", .n_rows = rows + (i == 6), .n_cols = cols};
+    return many;
+}
+
+/* The fixture's values and such tensors beside them. */
+static void stack_init(fixture *f, uint64_t rows, uint64_t cols)
+{
+    fixture_init(f);
+    f->g.tensors = stack_tensors(rows, cols);
+    f->g.n_tensors = 7;
+}
+
+#define stack_refuses(f, rows, cols, call)                                                         \
+    do {                                                                                           \
+        stack_init(f, rows, cols);                                                                 \
+        check_refused((f), (call), (f)->g.n_values, __LINE__);                                     \
+    } while (0)
+
+static void rules_stack(fixture *f)
+{
+    stack_init(f, 5, 12);
+    graph_id id = graph_stack(&f->g, 2, 4);
+    check_value(f, id, GRAPH_STACK, 5, 12);
+    assert_int_equal(f->values[id].i[0], 2);
+    assert_int_equal(f->values[id].i[1], 4);
+    check_value(f, graph_stack(&f->g, 6, 1), GRAPH_STACK, 6, 12);
+    stack_refuses(f, 5, 12, graph_stack(&f->g, 2, 5));
+    stack_refuses(f, 5, 12, graph_stack(&f->g, 2, 0));
+    stack_refuses(f, 5, 12, graph_stack(&f->g, 7, 1));
+    stack_refuses(f, 5, 12, graph_stack(&f->g, 2, UINT32_MAX));
+    stack_refuses(f, 0, 12, graph_stack(&f->g, 0, 2));
+    stack_refuses(f, 5, 0, graph_stack(&f->g, 0, 2));
+    stack_refuses(f, 5, 1ull << 32, graph_stack(&f->g, 0, 2));
+    /* A stack is no weight. */
+    stack_init(f, 5, 24);
+    id = graph_stack(&f->g, 0, 1);
+    now_name = graph_op_name(GRAPH_LINEAR);
+    check_refused(f, graph_linear(&f->g, f->x, id, 0), id + 1, __LINE__);
+    now_name = graph_op_name(GRAPH_STACK);
+}
+
+static void rules_cols(fixture *f)
+{
+    fixture_init(f);
+    graph_id id = graph_cols(&f->g, f->x, 6, 2, 3);
+    check_value(f, id, GRAPH_COLS, GRAPH_TOKENS, 4 * 3);
+    check_value(f, graph_cols(&f->g, f->taken, 24, 23, 1), GRAPH_COLS, GRAPH_OUTPUTS, 1);
+    refuses(f, graph_cols(&f->g, f->x, 6, 4, 3));
+    refuses(f, graph_cols(&f->g, f->x, 6, 0, 7));
+    refuses(f, graph_cols(&f->g, f->x, 6, UINT32_MAX, 3));
+    refuses(f, graph_cols(&f->g, f->x, 6, 2, 0));
+    refuses(f, graph_cols(&f->g, f->x, 5, 0, 1));
+    refuses(f, graph_cols(&f->g, f->x, 0, 0, 1));
+    refuses(f, graph_cols(&f->g, f->state, 6, 0, 1));
+    refuses(f, graph_cols(&f->g, 0, 6, 0, 1));
+}
+
+static void rules_concat(fixture *f)
+{
+    fixture_init(f);
+    check_value(f, graph_concat(&f->g, f->x, f->wide, 4), GRAPH_CONCAT, GRAPH_TOKENS, WIDTH + WIDE);
+    check_value(f, graph_concat(&f->g, f->taken, f->taken, 1), GRAPH_CONCAT, GRAPH_OUTPUTS,
+                2 * WIDTH);
+    refuses(f, graph_concat(&f->g, f->x, f->wide, 8));
+    refuses(f, graph_concat(&f->g, f->wide, f->x, 9));
+    refuses(f, graph_concat(&f->g, f->x, f->wide, 0));
+    refuses(f, graph_concat(&f->g, f->x, f->taken, 1));
+    refuses(f, graph_concat(&f->g, f->x, f->state, 1));
+    refuses(f, graph_concat(&f->g, f->x, 0, 1));
+}
+
+static void rules_linear_heads(fixture *f)
+{
+    /* 24 columns are 2 heads of 12, or 4 of 6. */
+    stack_init(f, 5, 12);
+    graph_id id = graph_linear_heads(&f->g, f->x, graph_stack(&f->g, 0, 2), false);
+    check_value(f, id, GRAPH_LINEAR_HEADS, GRAPH_TOKENS, 10);
+    stack_init(f, 6, 11);
+    id = graph_linear_heads(&f->g, f->taken, graph_stack(&f->g, 0, 4), true);
+    check_value(f, id, GRAPH_LINEAR_HEADS, GRAPH_OUTPUTS, 44);
+    assert_int_equal(f->values[id].i[0], 1);
+    for (int transposed = 0; transposed < 2; transposed++) {
+        stack_init(f, 5, 12);
+        graph_id stack = graph_stack(&f->g, 0, transposed == 0 ? 3 : 2);
+        id = graph_linear_heads(&f->g, f->x, stack, transposed == 1);
+        check_refused(f, id, stack + 1, __LINE__);
+    }
+    refuses(f, graph_linear_heads(&f->g, f->x, f->weight[SQUARE_W], false));
+    refuses(f, graph_linear_heads(&f->g, f->x, 0, false));
+    stack_init(f, 5, 12);
+    graph_id stack = graph_stack(&f->g, 0, 2);
+    check_refused(f, graph_linear_heads(&f->g, f->state, stack, false), stack + 1, __LINE__);
+}
+
+static void rules_route(fixture *f)
+{
+    graph_route how = {.top_k = 4, .n_groups = 6, .n_top_groups = 2, .flags = 3, .scale = 2.5F};
+    fixture_init(f);
+    graph_id id = graph_route_experts(&f->g, f->x, f->weight[NORM_W], f->weight[NORM_W], how);
+    check_value(f, id, GRAPH_ROUTE, GRAPH_TOKENS, 8);
+    assert_true(f->values[id].f[0] == 2.5F && f->values[id].i[1] == 6 && f->values[id].i[2] == 2);
+    /* Ids and weights are not numbers to compute with. */
+    now_name = graph_op_name(GRAPH_ADD);
+    check_refused(f, graph_add(&f->g, id, id), id + 1, __LINE__);
+    now_name = graph_op_name(GRAPH_ROUTE);
+    how = (graph_route){.top_k = 24, .scale = 1.0F};
+    fixture_init(f);
+    check_value(f, graph_route_experts(&f->g, f->taken, 0, 0, how), GRAPH_ROUTE, GRAPH_OUTPUTS, 48);
+    how.top_k = 25;
+    refuses(f, graph_route_experts(&f->g, f->x, 0, 0, how));
+    how.top_k = 0;
+    refuses(f, graph_route_experts(&f->g, f->x, 0, 0, how));
+    how = (graph_route){.top_k = 9, .n_groups = 6, .n_top_groups = 2};
+    refuses(f, graph_route_experts(&f->g, f->x, 0, 0, how));
+    how = (graph_route){.top_k = 1, .n_groups = 5, .n_top_groups = 2};
+    refuses(f, graph_route_experts(&f->g, f->x, 0, 0, how));
+    how = (graph_route){.top_k = 1, .n_groups = 24, .n_top_groups = 2}; /* no two in a group */
+    refuses(f, graph_route_experts(&f->g, f->x, 0, 0, how));
+    how = (graph_route){.top_k = 1, .n_groups = 6, .n_top_groups = 7};
+    refuses(f, graph_route_experts(&f->g, f->x, 0, 0, how));
+    how.n_top_groups = 0;
+    refuses(f, graph_route_experts(&f->g, f->x, 0, 0, how));
+    how = (graph_route){.top_k = 1, .flags = 4};
+    refuses(f, graph_route_experts(&f->g, f->x, 0, 0, how));
+    how.flags = 0;
+    refuses(f, graph_route_experts(&f->g, f->x, f->weight[WIDE_BIAS], 0, how));
+    refuses(f, graph_route_experts(&f->g, f->x, 0, f->weight[HEAD_NORM_W], how));
+    refuses(f, graph_route_experts(&f->g, f->x, f->weight[SQUARE_W], 0, how));
+    refuses(f, graph_route_experts(&f->g, f->x, f->taken, 0, how));
+    refuses(f, graph_route_experts(&f->g, f->state, 0, 0, how));
+    refuses(f, graph_route_experts(&f->g, 0, 0, 0, how));
+}
+
+/* Three matrices of an expert: what each is of stacks of 24 gate and down matrices. */
+static graph_id experts_of(fixture *f, uint32_t gate, uint32_t up, uint32_t down, bool outputs)
+{
+    static tensor many[3 * WIDTH];
+    for (uint32_t i = 0; i < COUNT_OF(many); i++) {
+        bool is_down = i >= 2 * WIDTH;
+        many[i] = (tensor){
+            .name = "expert", .n_rows = is_down ? WIDTH : 7, .n_cols = is_down ? 7 : WIDTH};
+    }
+    fixture_init(f);
+    f->g.tensors = many;
+    f->g.n_tensors = COUNT_OF(many);
+    graph_id route =
+        graph_route_experts(&f->g, f->x, 0, 0, (graph_route){.top_k = 2, .scale = 1.0F});
+    graph_id stacks[3] = {graph_stack(&f->g, 0, gate), graph_stack(&f->g, WIDTH, up),
+                          graph_stack(&f->g, 2 * WIDTH, down)};
+    return graph_experts(&f->g, outputs ? f->taken : f->x, route, stacks, GRAPH_SILU);
+}
+
+static void rules_experts(fixture *f)
+{
+    graph_id id = experts_of(f, WIDTH, WIDTH, WIDTH, false);
+    check_value(f, id, GRAPH_EXPERTS, GRAPH_TOKENS, WIDTH);
+    uint32_t index = id;
+    check_refused(f, experts_of(f, WIDTH - 1, WIDTH, WIDTH, false), index, __LINE__);
+    check_refused(f, experts_of(f, WIDTH, WIDTH - 1, WIDTH, false), index, __LINE__);
+    check_refused(f, experts_of(f, WIDTH, WIDTH, 1, false), index, __LINE__);
+    check_refused(f, experts_of(f, WIDTH, WIDTH, WIDTH, true), index, __LINE__);
+    graph_id stacks[3] = {index - 3, index - 2, index - 1};
+    graph_id route = index - 4;
+    for (int what = 0; what < 5; what++) {
+        graph_id wrong[3] = {stacks[0], stacks[1], stacks[2]};
+        experts_of(f, WIDTH, WIDTH, WIDTH, false);
+        f->g.n_values = index;
+        if (what == 0) wrong[0] = stacks[2]; /* gate and down exchanged */
+        if (what == 1) wrong[2] = stacks[0];
+        if (what == 2) wrong[1] = 0;
+        id = graph_experts(&f->g, what == 3 ? f->wide : f->x, what == 4 ? f->x : route, wrong,
+                           GRAPH_SILU);
+        check_refused(f, id, index, __LINE__);
+    }
+}
+
 /* One a row of the map. */
 static void (*const RULES[GRAPH_N_OPS])(fixture *f) = {
     [GRAPH_NONE] = rules_none,           [GRAPH_WEIGHT] = rules_weight,
@@ -289,6 +490,9 @@ static void (*const RULES[GRAPH_N_OPS])(fixture *f) = {
     [GRAPH_ROPE] = rules_rope,           [GRAPH_ADD] = rules_add,
     [GRAPH_SCALE] = rules_scale,         [GRAPH_GLU] = rules_glu,
     [GRAPH_KV_APPEND] = rules_kv_append, [GRAPH_ATTEND] = rules_attend,
+    [GRAPH_STACK] = rules_stack,         [GRAPH_COLS] = rules_cols,
+    [GRAPH_CONCAT] = rules_concat,       [GRAPH_LINEAR_HEADS] = rules_linear_heads,
+    [GRAPH_ROUTE] = rules_route,         [GRAPH_EXPERTS] = rules_experts,
     [GRAPH_TAKE] = rules_take,           [GRAPH_SOFTCAP] = rules_softcap,
 };
 

@@ -242,6 +242,65 @@ static void test_packed_geometries(void **state)
     arena_deinit(&a);
 }
 
+/* One record a position: what is key and value packed, the rest of a key in base, no values. */
+static void test_latent_geometries(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *base;
+        size_t row_bytes;
+        uint32_t coded;
+    } CASES[] = {
+        {"bf16", "bf16", 2 * (128 + 24), 152},        {"f16", "bf16", 2 * (128 + 24), 152},
+        {"f32", "f32", 4 * (128 + 24), 152},          {"affine8g64", "bf16", 136 + 48, 128},
+        {"affine4g32", "f32", 64 + 8 * 4 + 96, 128},  {"q8_0", "bf16", 136 + 48, 128},
+        {"affine8g64,start=9", "bf16", 136 + 48, 128}};
+    arena a;
+    kv_config c;
+    weft_error err = {0};
+    kv_bounds bounds = {.context = 500, .most_append = 40, .page_tokens = 64};
+    kv_layer l = {.layout = KV_LAYOUT_LATENT, .n_heads = 1, .k_dim = 152, .v_dim = 128};
+    arena_init(&a, mem_system(), 0);
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        kv_spec spec;
+        assert_ok(kv_spec_parse(CASES[i].text, CASES[i].base, &spec, &err), &err);
+        assert_ok(kv_config_init(&c, &a, &l, 1, &spec, &bounds, &err), &err);
+        const kv_geometry *g = &c.geometries[0];
+        assert_int_equal(g->k_row_bytes, CASES[i].row_bytes);
+        assert_int_equal(g->k_coded, CASES[i].coded);
+        assert_int_equal(g->k_tail, kv_codec_row_bytes(spec.k, spec.base, g->k_coded));
+        assert_int_equal(g->v_row_bytes, g->k_row_bytes);
+        assert_int_equal(g->v_offset, 0);
+        assert_int_equal(g->page_bytes, 64 * CASES[i].row_bytes);
+        assert_int_equal(kv_spec_bytes(&spec, &l), CASES[i].row_bytes);
+        assert_int_equal(c.n_slots[0], 8);
+        assert_int_equal(c.bases[0].page_bytes, 64 * 152 * (spec.base == KV_BASE_F32 ? 4 : 2));
+    }
+    static const struct {
+        const char *text, *message;
+    } REFUSED[] = {
+        {"turbo-k8v3", "kv codec 'turbo-k8v3': layer 0 stores one latent for keys and values; use "
+                       "affine8g64 or bf16"},
+        {"v=tv4", "kv codec 'k=bf16,v=tv4': layer 0 stores one latent"},
+        {"k=tk8", "kv codec 'k=tk8,v=bf16': layer 0 stores one latent"},
+        {"k=f16", "kv codec 'k=f16,v=bf16': layer 0 stores one latent for keys and values; use one "
+                  "codec for both"},
+    };
+    for (size_t i = 0; i < COUNT_OF(REFUSED); i++) {
+        kv_spec spec;
+        err = (weft_error){0};
+        assert_ok(kv_spec_parse(REFUSED[i].text, "bf16", &spec, &err), &err);
+        assert_status(WEFT_UNSUPPORTED, kv_spec_check(&spec, &l, 1, &err), &err);
+        assert_message(&err, REFUSED[i].message);
+    }
+    l.v_dim = 36;
+    kv_spec spec = spec_of("q8_0");
+    err = (weft_error){0};
+    assert_status(WEFT_UNSUPPORTED, kv_config_init(&c, &a, &l, 1, &spec, &bounds, &err), &err);
+    assert_message(&err, "kv codec 'q8_0': layer 0 has heads of 36, not a multiple of 32");
+    arena_deinit(&a);
+}
+
 static void test_need(void **state)
 {
     (void)state;
@@ -336,6 +395,7 @@ int main(void)
         cmocka_unit_test(test_spec_of_random_text),
         cmocka_unit_test(test_kv28_geometries),
         cmocka_unit_test(test_packed_geometries),
+        cmocka_unit_test(test_latent_geometries),
         cmocka_unit_test(test_need),
         cmocka_unit_test(test_kv61_large_numbers),
         cmocka_unit_test(test_faults),

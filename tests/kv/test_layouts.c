@@ -13,7 +13,7 @@ static void test_rows_are_found_and_distinct(void **state)
     (void)state;
     uint32_t n;
     const kv_layout *const *table = kv_layout_table(&n);
-    assert_int_equal(n, 2);
+    assert_int_equal(n, 4);
     for (uint32_t i = 0; i < n; i++) {
         assert_ptr_equal(kv_layout_by_id(table[i]->id), table[i]);
         for (uint32_t j = 0; j < i; j++) {
@@ -24,12 +24,15 @@ static void test_rows_are_found_and_distinct(void **state)
     assert_null(kv_layout_by_id(0));
     assert_string_equal(kv_layout_by_id(1)->name, "full");
     assert_string_equal(kv_layout_by_id(2)->name, "window");
+    assert_string_equal(kv_layout_by_id(3)->name, "chunked");
+    assert_string_equal(kv_layout_by_id(4)->name, "latent");
 }
 
 static bool sees(const kv_geometry *g, uint32_t query, uint32_t position)
 {
     if (position > query) return false;
-    return g->layout == KV_LAYOUT_FULL || query - position < g->window;
+    if (g->layout == KV_LAYOUT_CHUNKED) return query / g->window == position / g->window;
+    return g->layout != KV_LAYOUT_WINDOW || query - position < g->window;
 }
 
 /* KV-15: a query sees the newest min(p + 1, W) positions, and whatever comes next is kept. */
@@ -58,6 +61,44 @@ static void test_kv15_visible_and_kept(void **state)
     }
 }
 
+/* KV-20: a query sees the positions of its own chunk up to itself; the chunk that the next position
+ * falls into is kept, and no more. */
+static void test_kv20_chunks(void **state)
+{
+    (void)state;
+    static const uint32_t SIZES[] = {1, 2, 3, 8, 16, 33, 100};
+    for (size_t k = 0; k < sizeof SIZES / sizeof SIZES[0]; k++) {
+        uint32_t size = SIZES[k];
+        kv_geometry g = {.layout = KV_LAYOUT_CHUNKED, .window = size, .page_tokens = 16};
+        const kv_layout *layout = kv_layout_by_id(g.layout);
+        for (uint32_t p = 0; p < 300; p++) {
+            uint32_t low = kv_lowest(&g, p);
+            assert_int_equal(low, size * (p / size));
+            for (uint32_t j = 0; j <= p; j++) assert_int_equal(sees(&g, p, j), j >= low);
+            assert_int_equal(layout->keep(&g, p), low);
+        }
+        assert_int_equal(kv_lowest(&g, UINT32_MAX), UINT32_MAX / size * size);
+        assert_int_equal(layout->keep(&g, UINT32_MAX), UINT32_MAX / size * size);
+    }
+}
+
+/* All layouts that bound nothing: every position is seen, and kept. */
+static void test_latent_keeps_all(void **state)
+{
+    (void)state;
+    kv_geometry g = {.layout = KV_LAYOUT_LATENT, .page_tokens = 16};
+    const kv_layout *layout = kv_layout_by_id(g.layout);
+    for (uint32_t p = 0; p < 300; p++) {
+        assert_int_equal(kv_lowest(&g, p), 0);
+        assert_int_equal(layout->keep(&g, p), 0);
+    }
+    assert_int_equal(layout->slots(&g, 33, 5), 3);
+    assert_int_equal(layout->slots(&g, UINT32_MAX, 1), 1u << 28);
+    assert_false(kv_has_values(&g));
+    g.layout = KV_LAYOUT_FULL;
+    assert_true(kv_has_values(&g));
+}
+
 /* KV-18: random histories of appends and partial keeps; each page has its slot to itself, and is
  * there as long as somebody sees one of its positions. */
 static void test_kv18_slots_never_collide(void **state)
@@ -66,7 +107,9 @@ static void test_kv18_slots_never_collide(void **state)
     uint64_t counter = 0;
     for (uint32_t round = 0; round < 600; round++) {
         uint32_t most = 1 + (uint32_t)(rng_u64(1, counter++) % 64);
-        kv_geometry g = {.layout = round % 5 == 0 ? KV_LAYOUT_FULL : KV_LAYOUT_WINDOW,
+        static const uint8_t LAYOUTS[] = {KV_LAYOUT_FULL, KV_LAYOUT_WINDOW, KV_LAYOUT_CHUNKED,
+                                          KV_LAYOUT_WINDOW, KV_LAYOUT_CHUNKED};
+        kv_geometry g = {.layout = LAYOUTS[round % 5],
                          .page_tokens = 1u << (rng_u64(1, counter++) % 5)};
         g.window = g.layout == KV_LAYOUT_FULL ? 0 : 1 + (uint32_t)(rng_u64(1, counter++) % 32);
         enum { CONTEXT = 400 };
@@ -111,6 +154,9 @@ static void test_kv61_slots_of_large_numbers(void **state)
     g.window = 1;
     assert_int_equal(window->slots(&g, UINT32_MAX, UINT32_MAX), 1u << 28);
     assert_int_equal(window->slots(&g, UINT32_MAX, 15), 2);
+    g = (kv_geometry){.layout = KV_LAYOUT_CHUNKED, .window = UINT32_MAX, .page_tokens = 16};
+    assert_int_equal(kv_layout_by_id(KV_LAYOUT_CHUNKED)->slots(&g, UINT32_MAX, UINT32_MAX),
+                     1u << 28);
     g.layout = KV_LAYOUT_FULL;
     assert_int_equal(full->slots(&g, UINT32_MAX, 1), 1u << 28);
     assert_int_equal(full->slots(&g, 1, 1), 1);
@@ -121,6 +167,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rows_are_found_and_distinct),
         cmocka_unit_test(test_kv15_visible_and_kept),
+        cmocka_unit_test(test_kv20_chunks),
+        cmocka_unit_test(test_latent_keeps_all),
         cmocka_unit_test(test_kv18_slots_never_collide),
         cmocka_unit_test(test_kv61_slots_of_large_numbers),
     };

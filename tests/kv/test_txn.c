@@ -10,7 +10,7 @@
 #include "base/assert.h"
 #include "base/rng.h"
 
-enum { MOST_LAYERS = 8, MOST_ROWS = 6 };
+enum { MOST_LAYERS = 12, MOST_ROWS = 6 };
 
 /* A pool with what it needs. */
 typedef struct world {
@@ -150,6 +150,7 @@ static size_t dump(const pair *p, uint32_t n_layers, unsigned char *bytes)
             for (uint32_t h = 0; h < g->n_heads; h++) {
                 memcpy(bytes + n, kv_key(&views[l], h, at), g->k_row_bytes);
                 n += g->k_row_bytes;
+                if (!kv_has_values(g)) continue;
                 memcpy(bytes + n, kv_value(&views[l], h, at), g->v_row_bytes);
                 n += g->v_row_bytes;
             }
@@ -288,6 +289,49 @@ static void test_kv15_window_shows_the_newest(void **state)
         }
         for (int i = 0; i < 3; i++) pair_destroy(&w, &p[i]);
         world_close(&w);
+    }
+}
+
+/* KV-20, B11: chunks of 16 from lengths on either side of an edge; each later step still finds the
+ * whole of its chunk, and what is rejected across an edge leaves the old one as it was. */
+static void test_kv20_chunks_across_their_edges(void **state)
+{
+    (void)state;
+    static const kv_layer CHUNKED[] = {
+        {.layout = KV_LAYOUT_CHUNKED, .n_heads = 2, .k_dim = 3, .v_dim = 2, .window = 16},
+        {.layout = KV_LAYOUT_CHUNKED, .n_heads = 1, .k_dim = 1, .v_dim = 1, .window = 24},
+    };
+    static const uint32_t LENGTHS[] = {15, 16, 17, 31, 32, 33};
+    for (uint32_t p_size = 16; p_size <= 64; p_size *= 4) {
+        kv_bounds bounds = {.context = 256, .most_append = 40, .page_tokens = p_size};
+        for (size_t i = 0; i < sizeof LENGTHS / sizeof LENGTHS[0]; i++) {
+            world w;
+            uint32_t tags[40];
+            uint32_t tag = 100;
+            world_open(&w, CHUNKED, 2, bounds, 1 << 20);
+            pair p = pair_create(&w, 256);
+            fill_tags(tags, LENGTHS[i], 1);
+            advance(&w, &p, tags, LENGTHS[i], LENGTHS[i]);
+            for (uint32_t round = 0; round < 40; round++, tag += 8) {
+                fill_tags(tags, 8, tag);
+                advance(&w, &p, tags, 1 + round % 8, round % 3 == 0 ? 0 : 1 + round % 8);
+                uint32_t len = p.seq->len;
+                assert_int_equal(oracle_first(p.oracle, 0), len - len % 16);
+                assert_int_equal(oracle_first(p.oracle, 1), len - len % 24);
+            }
+            /* Within a chunk positions can be taken back, beyond it they are gone. */
+            uint32_t least =
+                p.seq->firsts[0] > p.seq->firsts[1] ? p.seq->firsts[0] : p.seq->firsts[1];
+            weft_error err = {0};
+            assert_status(WEFT_LIMIT, kv_seq_trim(p.seq, least - 1, &err), &err);
+            err = (weft_error){0};
+            assert_ok(kv_seq_trim(p.seq, least, &err), &err);
+            oracle_trim(p.oracle, least);
+            pair_check(&w, &p);
+            advance(&w, &p, tags, 8, 8);
+            pair_destroy(&w, &p);
+            world_close(&w);
+        }
     }
 }
 
@@ -575,6 +619,10 @@ static const kv_layer MANY_LAYERS[] = {
     {.layout = KV_LAYOUT_WINDOW, .n_heads = 1, .k_dim = 3, .v_dim = 1, .window = 8},
     {.layout = KV_LAYOUT_WINDOW, .n_heads = 1, .k_dim = 5, .v_dim = 3, .window = 32},
     {.layout = KV_LAYOUT_WINDOW, .n_heads = 1, .k_dim = 1, .v_dim = 1, .window = 100},
+    {.layout = KV_LAYOUT_LATENT, .n_heads = 1, .k_dim = 7, .v_dim = 5},
+    {.layout = KV_LAYOUT_CHUNKED, .n_heads = 1, .k_dim = 2, .v_dim = 3, .window = 5},
+    {.layout = KV_LAYOUT_CHUNKED, .n_heads = 2, .k_dim = 1, .v_dim = 1, .window = 16},
+    {.layout = KV_LAYOUT_CHUNKED, .n_heads = 1, .k_dim = 3, .v_dim = 2, .window = 90},
 };
 
 enum { N_SEQS = 6, CONTEXT = 330, MOST_APPEND = 64 };
@@ -845,6 +893,7 @@ int main(void)
         cmocka_unit_test(test_kv4_trim_then_append_is_never_having_appended),
         cmocka_unit_test(test_trim_of_windows_goes_by_what_is_left),
         cmocka_unit_test(test_kv15_window_shows_the_newest),
+        cmocka_unit_test(test_kv20_chunks_across_their_edges),
         cmocka_unit_test(test_kv16_rejected_tokens_are_gone),
         cmocka_unit_test(test_kv19_a_chunk_longer_than_the_window),
         cmocka_unit_test(test_rollback_is_as_if_nothing_had_begun),

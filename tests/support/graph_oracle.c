@@ -88,43 +88,121 @@ static void add_block_errors(const double *x, double *e, uint32_t n)
     }
 }
 
+/* n rows of a linear layer's input, rounded as weights in t want them. */
+static void round_input(const graph_oracle *o, const tensor *t, double *x, double *e, size_t n)
+{
+    uint32_t cols = (uint32_t)t->n_cols;
+    if (o->act != WEFT_ACT_BF16) return;
+    for (size_t i = 0; i < n * cols; i++) {
+        interval r = rounded(x[i], e[i], to_bf16);
+        x[i] = r.x;
+        e[i] = r.e;
+    }
+    for (size_t i = 0; i < n && is_codes(t); i++)
+        add_block_errors(x + i * cols, e + i * cols, cols);
+}
+
+/* sum + w x, its bound in *ye. */
+static double dot(const float *w, const double *x, const double *e, uint32_t n, double sum,
+                  double *ye)
+{
+    double terms = fabs(sum);
+    double off = 0.0;
+    for (uint32_t k = 0; k < n; k++) {
+        sum += (double)w[k] * x[k];
+        terms += fabs((double)w[k]) * (fabs(x[k]) + e[k]);
+        off += fabs((double)w[k]) * e[k];
+    }
+    *ye = off + LINEAR_UNITS * U * terms;
+    return sum;
+}
+
+static double *copy_of(const double *x, size_t n)
+{
+    double *copy = zeros(n, sizeof *copy);
+    for (size_t i = 0; i < n; i++) copy[i] = x[i];
+    return copy;
+}
+
 static void run_linear(graph_oracle *o, const graph_value *v, double *y, double *ye)
 {
     const tensor *t = weight(o, v->in[1]);
     uint32_t n_in = o->g->values[v->in[0]].cols;
-    double *x = zeros((size_t)o->n * n_in, sizeof *x);
-    double *e = zeros((size_t)o->n * n_in, sizeof *e);
-    for (size_t i = 0; i < (size_t)o->n * n_in; i++) {
-        interval r = {o->x[v->in[0]][i], o->e[v->in[0]][i]};
-        if (o->act == WEFT_ACT_BF16) r = rounded(r.x, r.e, to_bf16);
-        x[i] = r.x;
-        e[i] = r.e;
-    }
-    bool blocks = o->act == WEFT_ACT_BF16 && is_codes(t);
-    for (uint32_t i = 0; i < o->n && blocks; i++) {
-        add_block_errors(x + (size_t)i * n_in, e + (size_t)i * n_in, n_in);
-    }
+    double *x = copy_of(o->x[v->in[0]], (size_t)o->n * n_in);
+    double *e = copy_of(o->e[v->in[0]], (size_t)o->n * n_in);
+    round_input(o, t, x, e, o->n);
     float *bias = v->in[2] != 0 ? decoded_row(weight(o, v->in[2]), 0) : NULL;
     for (uint32_t row = 0; row < v->cols; row++) {
         float *w = decoded_row(t, row);
-        for (uint32_t i = 0; i < o->n; i++) {
-            double sum = bias != NULL ? (double)bias[row] : 0.0;
-            double terms = fabs(sum);
-            double off = 0.0;
-            for (uint32_t k = 0; k < n_in; k++) {
-                size_t at = (size_t)i * n_in + k;
-                sum += (double)w[k] * x[at];
-                terms += fabs((double)w[k]) * (fabs(x[at]) + e[at]);
-                off += fabs((double)w[k]) * e[at];
-            }
-            y[(size_t)i * v->cols + row] = sum;
-            ye[(size_t)i * v->cols + row] = off + LINEAR_UNITS * U * terms;
+        for (size_t i = 0; i < o->n; i++) {
+            y[i * v->cols + row] =
+                dot(w, x + i * n_in, e + i * n_in, n_in, bias != NULL ? (double)bias[row] : 0.0,
+                    &ye[i * v->cols + row]);
         }
         free(w);
     }
     free(bias);
     free(x);
     free(e);
+}
+
+/* One input times one matrix, or its transpose: y, ye [out]. */
+static void multiply(const graph_oracle *o, const tensor *t, bool transposed, const double *from,
+                     const double *from_e, double *y, double *ye)
+{
+    uint32_t n_in = (uint32_t)(transposed ? t->n_rows : t->n_cols);
+    uint32_t n_out = (uint32_t)(transposed ? t->n_cols : t->n_rows);
+    double *x = copy_of(from, n_in);
+    double *e = copy_of(from_e, n_in);
+    float *all = zeros((size_t)n_in * n_out, sizeof *all);
+    float *w = zeros(n_in, sizeof *w);
+    /* A matrix that is read as it lies has no blocks along its columns. */
+    tensor plain = *t;
+    plain.n_cols = n_in;
+    if (transposed) plain.encoding = &ENCODING_F32;
+    round_input(o, &plain, x, e, 1);
+    tensor_decode(t, all);
+    for (uint32_t row = 0; row < n_out; row++) {
+        for (uint32_t k = 0; k < n_in; k++)
+            w[k] = transposed ? all[(size_t)k * n_out + row] : all[(size_t)row * n_in + k];
+        y[row] = dot(w, x, e, n_in, 0.0, &ye[row]);
+        /* Each addition is rounded, one after the other. */
+        if (transposed) ye[row] *= 1.0 + (double)n_in / LINEAR_UNITS;
+    }
+    free(w);
+    free(all);
+    free(x);
+    free(e);
+}
+
+static void run_linear_heads(graph_oracle *o, const graph_value *v, double *y, double *ye)
+{
+    const graph_value *stack = &o->g->values[v->in[1]];
+    size_t n_in = o->g->values[v->in[0]].cols / stack->i[1];
+    size_t n_out = v->cols / stack->i[1];
+    for (size_t i = 0; i < (size_t)o->n * stack->i[1]; i++) {
+        const tensor *t = &o->g->tensors[stack->i[0] + i % stack->i[1]];
+        multiply(o, t, v->i[0] == 1, o->x[v->in[0]] + i * n_in, o->e[v->in[0]] + i * n_in,
+                 y + i * n_out, ye + i * n_out);
+    }
+}
+
+static void run_columns(graph_oracle *o, const graph_value *v, double *y, double *ye)
+{
+    bool concat = v->op == GRAPH_CONCAT;
+    size_t n_heads = concat ? v->i[0] : o->g->values[v->in[0]].cols / v->i[0];
+    size_t width = v->cols / n_heads;
+    size_t n_a = o->g->values[v->in[0]].cols / n_heads;
+    size_t n_b = width - n_a;
+    for (size_t h = 0; h < (size_t)o->n * n_heads; h++) {
+        for (size_t c = 0; c < width; c++) {
+            bool second = concat && c >= n_a;
+            graph_id from = v->in[second ? 1 : 0];
+            size_t at = !concat ? h * n_a + v->i[1] + c : second ? h * n_b + c - n_a : h * n_a + c;
+            y[h * width + c] = o->x[from][at];
+            ye[h * width + c] = o->e[from][at];
+        }
+    }
 }
 
 /* ---- one row at a time ---- */
@@ -142,7 +220,8 @@ static void run_embed(graph_oracle *o, const graph_value *v, double *y)
 static void run_rms_norm(graph_oracle *o, const graph_value *v, double *y, double *ye)
 {
     uint32_t group = v->i[0];
-    float *w = decoded_row(weight(o, v->in[1]), 0);
+    float *w = v->in[1] != 0 ? decoded_row(weight(o, v->in[1]), 0) : zeros(group, sizeof *w);
+    for (uint32_t k = 0; k < group && v->in[1] == 0; k++) w[k] = 1.0F;
     const double *x = o->x[v->in[0]];
     const double *e = o->e[v->in[0]];
     for (size_t at = 0; at < (size_t)o->n * v->cols; at += group) {
@@ -202,6 +281,13 @@ static double activate(uint32_t act, double x)
 }
 
 /* No activation is steeper than 1.2. */
+static interval glu_of(uint32_t act, interval a, interval b)
+{
+    double y = activate(act, a.x) * b.x;
+    double e = 1.2 * a.e * (fabs(b.x) + b.e) + fabs(activate(act, a.x)) * b.e;
+    return (interval){y, e + GLU_UNITS * U * fabs(y) + 1e-14 * fabs(a.x * b.x)};
+}
+
 static void run_elementwise(graph_oracle *o, const graph_value *v, double *y, double *ye)
 {
     const double *a = o->x[v->in[0]];
@@ -219,16 +305,185 @@ static void run_elementwise(graph_oracle *o, const graph_value *v, double *y, do
             y[i] = a[i] * f;
             ye[i] = fabs(f) * ae[i] + U * fabs(f) * (fabs(a[i]) + ae[i]);
             break;
-        case GRAPH_GLU:
-            y[i] = activate(v->i[0], a[i]) * b[i];
-            ye[i] = 1.2 * ae[i] * (fabs(b[i]) + be[i]) + fabs(activate(v->i[0], a[i])) * be[i] +
-                    GLU_UNITS * U * fabs(y[i]) + 1e-14 * fabs(a[i] * b[i]);
+        case GRAPH_GLU: {
+            interval h = glu_of(v->i[0], (interval){a[i], ae[i]}, (interval){b[i], be[i]});
+            y[i] = h.x;
+            ye[i] = h.e;
             break;
+        }
         default:
             y[i] = f * tanh(a[i] / f);
             ye[i] = ae[i] + 10 * U * (fabs(y[i]) + ae[i]);
             break;
         }
+    }
+}
+
+/* ---- experts ---- */
+
+/* Which experts a token goes to is not known where bounds overlap: then its bounds are this. */
+static const double UNKNOWN = 1e30;
+
+typedef struct candidate {
+    double x, e;
+    uint32_t at;
+} candidate;
+
+static int by_size(const void *a, const void *b)
+{
+    const candidate *p = a;
+    const candidate *q = b;
+    if (p->x != q->x) return p->x > q->x ? -1 : 1;
+    return p->at < q->at ? -1 : 1;
+}
+
+/* Sorts, and says whether the first n are beyond doubt. */
+static bool first_of(candidate *c, uint32_t count, uint32_t n)
+{
+    qsort(c, count, sizeof *c, by_size);
+    for (uint32_t i = 0; i < n; i++) {
+        for (uint32_t k = n; k < count; k++) {
+            if (c[i].x - c[i].e <= c[k].x + c[k].e) return false;
+        }
+    }
+    return true;
+}
+
+static void expert_scores(const graph_oracle *o, const graph_value *v, size_t token, candidate *p)
+{
+    uint32_t n = o->g->values[v->in[0]].cols;
+    const double *s = o->x[v->in[0]] + token * n;
+    const double *e = o->e[v->in[0]] + token * n;
+    double sum = 0.0;
+    double off = 0.0;
+    double max = s[0];
+    for (uint32_t i = 0; i < n; i++) {
+        max = fmax(max, s[i]);
+        off = fmax(off, e[i]);
+    }
+    for (uint32_t i = 0; i < n; i++) sum += exp(s[i] - max);
+    for (uint32_t i = 0; i < n; i++) {
+        bool sigmoid = (v->i[3] & GRAPH_ROUTE_SIGMOID) != 0;
+        double x = sigmoid ? 1.0 / (1.0 + exp(-s[i])) : exp(s[i] - max) / sum;
+        double relative = sigmoid ? exp(e[i]) - 1.0 : exp(2.0 * off) - 1.0;
+        p[i] = (candidate){x, x * relative + 2 * U * x, i};
+    }
+}
+
+/* Scores of the groups that stay; the others' experts leave. Returns how many experts are left. */
+static uint32_t leave_groups(const graph_value *v, candidate *c, uint32_t n, bool *sure)
+{
+    uint32_t size = n / v->i[1];
+    candidate *groups = zeros(v->i[1], sizeof *groups);
+    candidate *all = zeros(n, sizeof *all);
+    for (uint32_t i = 0; i < n; i++) all[i] = c[i];
+    for (uint32_t g = 0; g < v->i[1]; g++) {
+        candidate *of = zeros(size, sizeof *of);
+        double off = 0.0;
+        for (uint32_t i = 0; i < size; i++) {
+            of[i] = all[g * size + i];
+            off = fmax(off, of[i].e);
+        }
+        qsort(of, size, sizeof *of, by_size);
+        groups[g] = (candidate){of[0].x + of[1].x, 2.0 * off, g};
+        free(of);
+    }
+    *sure = first_of(groups, v->i[1], v->i[2]);
+    uint32_t left = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        for (uint32_t k = 0; k < v->i[2]; k++) {
+            if (groups[k].at == i / size) c[left++] = all[i];
+        }
+    }
+    free(groups);
+    free(all);
+    return left;
+}
+
+static void run_route(graph_oracle *o, const graph_value *v, double *y, double *ye)
+{
+    uint32_t n = o->g->values[v->in[0]].cols;
+    uint32_t top_k = v->i[0];
+    float *bias = v->in[1] != 0 ? decoded_row(weight(o, v->in[1]), 0) : NULL;
+    float *factor = v->in[2] != 0 ? decoded_row(weight(o, v->in[2]), 0) : NULL;
+    candidate *p = zeros(n, sizeof *p);
+    candidate *c = zeros(n, sizeof *c);
+    for (size_t i = 0; i < o->n; i++) {
+        expert_scores(o, v, i, p);
+        for (uint32_t k = 0; k < n; k++) {
+            c[k] = p[k];
+            if (bias != NULL) c[k].x += (double)bias[k];
+        }
+        bool sure = true;
+        uint32_t left = v->i[1] > 1 ? leave_groups(v, c, n, &sure) : n;
+        sure = first_of(c, left, top_k) && sure;
+        double sum = 0.0;
+        double relative = 0.0;
+        for (uint32_t k = 0; k < top_k; k++) {
+            sum += p[c[k].at].x;
+            relative = fmax(relative, p[c[k].at].e / p[c[k].at].x);
+        }
+        if ((v->i[3] & GRAPH_ROUTE_NORMALIZE) == 0) sum = 1.0;
+        for (uint32_t k = 0; k < top_k; k++) {
+            double w = p[c[k].at].x / sum * (double)v->f[0];
+            if (factor != NULL) w *= (double)factor[c[k].at];
+            y[i * v->cols + k] = c[k].at;
+            y[i * v->cols + top_k + k] = w;
+            ye[i * v->cols + top_k + k] = sure ? fabs(w) * (2.0 * relative + 4 * U) : UNKNOWN;
+        }
+    }
+    free(bias);
+    free(factor);
+    free(p);
+    free(c);
+}
+
+/* One expert of one token, added to y with weight w +- we. */
+static void add_expert(const graph_oracle *o, const graph_value *v, uint32_t expert, size_t token,
+                       interval w, double *y, double *ye)
+{
+    const graph *g = o->g;
+    const tensor *t[3];
+    for (uint32_t i = 0; i < 3; i++) t[i] = &g->tensors[g->values[v->in[2 + i]].i[0] + expert];
+    size_t width = (size_t)t[0]->n_rows;
+    double *gate = zeros(4 * width, sizeof *gate);
+    double *gate_e = gate + width;
+    double *up = gate_e + width;
+    double *up_e = up + width;
+    double *out = zeros(2 * (size_t)v->cols, sizeof *out);
+    double *out_e = out + v->cols;
+    const double *x = o->x[v->in[0]] + token * v->cols;
+    const double *e = o->e[v->in[0]] + token * v->cols;
+    multiply(o, t[0], false, x, e, gate, gate_e);
+    multiply(o, t[1], false, x, e, up, up_e);
+    for (size_t i = 0; i < width; i++) {
+        interval h = glu_of(v->i[0], (interval){gate[i], gate_e[i]}, (interval){up[i], up_e[i]});
+        gate[i] = h.x;
+        gate_e[i] = h.e;
+    }
+    multiply(o, t[2], false, gate, gate_e, out, out_e);
+    for (uint32_t i = 0; i < v->cols; i++) {
+        y[i] += w.x * out[i];
+        ye[i] += (fabs(w.x) + w.e) * out_e[i] + w.e * fabs(out[i]);
+        ye[i] += 40 * U * fabs(w.x) * (fabs(out[i]) + out_e[i]);
+    }
+    free(gate);
+    free(out);
+}
+
+static void run_experts(graph_oracle *o, const graph_value *v, double *y, double *ye)
+{
+    const graph_value *route = &o->g->values[v->in[1]];
+    uint32_t top_k = route->i[0];
+    for (size_t i = 0; i < o->n; i++) {
+        const double *r = o->x[v->in[1]] + i * route->cols;
+        const double *re = o->e[v->in[1]] + i * route->cols;
+        for (uint32_t k = 0; k < top_k; k++) {
+            interval w = {r[top_k + k], re[top_k + k]};
+            add_expert(o, v, (uint32_t)r[k], i, w, y + i * v->cols, ye + i * v->cols);
+        }
+        for (uint32_t c = 0; c < v->cols && re[top_k] >= UNKNOWN; c++)
+            ye[i * v->cols + c] = UNKNOWN;
     }
 }
 
@@ -278,7 +533,7 @@ static void read_packed(const graph_oracle *o, graph_id id, const kv_view *view,
 {
     const kv_geometry *g = view->geometry;
     const kv_codec *c = kv_codec_by_id(key ? g->k_codec : g->v_codec);
-    uint32_t dim = key ? g->k_dim : g->v_dim;
+    uint32_t dim = key ? g->k_coded : g->v_dim;
     float *row = zeros(dim, sizeof *row);
     for (uint32_t i = 0; i < o->n; i++) {
         for (uint32_t h = 0; h < g->n_heads; h++) {
@@ -362,6 +617,7 @@ static void attend_one(const graph_oracle *o, const graph_value *v, const stored
     uint32_t kv_head = head / (v->i[0] / st->heads);
     uint32_t low = 0;
     while (g->layout == KV_LAYOUT_WINDOW && token - low >= g->window) low++;
+    while (g->layout == KV_LAYOUT_CHUNKED && low / g->window < token / g->window) low++;
     double max = (double)-INFINITY;
     double off = 0.0;
     for (uint32_t j = low; j <= token; j++) {
@@ -394,6 +650,34 @@ static void attend_one(const graph_oracle *o, const graph_value *v, const stored
     turn_back(o->x[id] + out, o->e[id] + out, st->v_dim);
 }
 
+/* A latent: keys as they are stored, values their first columns. What of a packed one is in base is
+ * predicted, the rest read. */
+static void read_latent(const graph_oracle *o, const graph_value *state, const kv_view *view,
+                        stored *st)
+{
+    const kv_geometry *g = view->geometry;
+    bool packed = kv_codec_by_id(g->k_codec)->kind != KV_DENSE;
+    encode(o, state->in[0], packed ? g->base : g->k_codec, st->k, st->ke);
+    const kv_codec *c = kv_codec_by_id(g->k_codec);
+    float *row = zeros(g->k_coded, sizeof *row);
+    for (size_t i = 0; i < o->n; i++) {
+        if (packed) {
+            size_t at = i * g->k_dim;
+            c->decode_row(c, g->base, kv_key(view, 0, (uint32_t)i), row, g->k_coded);
+            for (uint32_t d = 0; d < g->k_coded; d++) {
+                st->k[at + d] = (double)row[d];
+                st->ke[at + d] = 0.0;
+            }
+            check_packed(c, o->x[state->in[0]] + at, o->e[state->in[0]] + at, row, g->k_coded);
+        }
+        for (uint32_t d = 0; d < g->v_dim; d++) {
+            st->v[i * g->v_dim + d] = st->k[i * g->k_dim + d];
+            st->ve[i * g->v_dim + d] = st->ke[i * g->k_dim + d];
+        }
+    }
+    free(row);
+}
+
 static void run_attend(graph_oracle *o, const graph_value *v)
 {
     const graph_value *state = &o->g->values[v->in[1]];
@@ -406,12 +690,17 @@ static void run_attend(graph_oracle *o, const graph_value *v)
     st.ke = zeros(n_k, sizeof(double));
     st.v = zeros(n_v, sizeof(double));
     st.ve = zeros(n_v, sizeof(double));
-    if (kv_codec_by_id(g->k_codec)->kind == KV_DENSE) {
+    bool latent = state->in[1] == 0;
+    if (latent) {
+        read_latent(o, state, view, &st);
+    } else if (kv_codec_by_id(g->k_codec)->kind == KV_DENSE) {
         encode(o, state->in[0], g->k_codec, st.k, st.ke);
     } else {
         read_packed(o, state->in[0], view, true, st.k);
     }
-    if (kv_codec_by_id(g->v_codec)->kind == KV_DENSE) {
+    if (latent) {
+        assert_int_equal(g->layout, KV_LAYOUT_LATENT);
+    } else if (kv_codec_by_id(g->v_codec)->kind == KV_DENSE) {
         encode(o, state->in[1], g->v_codec, st.v, st.ve);
     } else {
         read_packed(o, state->in[1], view, false, st.v);
@@ -458,8 +747,22 @@ static void run_value(graph_oracle *o, graph_id id)
             o->e[id][i] = o->e[v->in[0]][i];
         }
         break;
+    case GRAPH_COLS:
+    case GRAPH_CONCAT:
+        run_columns(o, v, o->x[id], o->e[id]);
+        break;
+    case GRAPH_LINEAR_HEADS:
+        run_linear_heads(o, v, o->x[id], o->e[id]);
+        break;
+    case GRAPH_ROUTE:
+        run_route(o, v, o->x[id], o->e[id]);
+        break;
+    case GRAPH_EXPERTS:
+        run_experts(o, v, o->x[id], o->e[id]);
+        break;
     case GRAPH_NONE:
     case GRAPH_WEIGHT:
+    case GRAPH_STACK:
     case GRAPH_INPUT:
     case GRAPH_KV_APPEND:
         break;
@@ -476,7 +779,7 @@ void graph_oracle_run(graph_oracle *o, const graph *g, const kv_view *views, wef
     o->x = zeros(g->n_values, sizeof *o->x);
     o->e = zeros(g->n_values, sizeof *o->e);
     for (graph_id id = 1; id < g->n_values; id++) {
-        if (g->values[id].op == GRAPH_WEIGHT) continue;
+        if (g->values[id].op == GRAPH_WEIGHT || g->values[id].op == GRAPH_STACK) continue;
         o->x[id] = zeros((size_t)n * g->values[id].cols, sizeof(double));
         o->e[id] = zeros((size_t)n * g->values[id].cols, sizeof(double));
         run_value(o, id);

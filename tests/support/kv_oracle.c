@@ -71,7 +71,8 @@ static bool *live_at(const oracle_seq *o, uint32_t layer, uint32_t position)
 static bool sees(const kv_layer *l, uint32_t query, uint32_t position)
 {
     if (position > query) return false;
-    return l->layout == KV_LAYOUT_FULL || query - position < l->window;
+    if (l->layout == KV_LAYOUT_CHUNKED) return query / l->window == position / l->window;
+    return l->layout != KV_LAYOUT_WINDOW || query - position < l->window;
 }
 
 void oracle_commit(oracle_seq *o, const uint32_t *tags, uint32_t keep)
@@ -83,11 +84,12 @@ void oracle_commit(oracle_seq *o, const uint32_t *tags, uint32_t keep)
     }
     o->len += keep;
     for (uint32_t l = 0; l < o->n_layers; l++) {
-        uint32_t window = o->layers[l].window;
-        if (o->layers[l].layout == KV_LAYOUT_FULL || o->len <= window) continue;
-        /* What lives is one run. */
-        for (uint32_t p = o->len - window; p > 0 && *live_at(o, l, p - 1); p--) {
-            *live_at(o, l, p - 1) = false;
+        const kv_layer *layer = &o->layers[l];
+        for (uint32_t p = 0; p < o->len; p++) {
+            /* A window keeps one position more than the next query sees. */
+            bool kept = sees(layer, o->len, p);
+            if (layer->layout == KV_LAYOUT_WINDOW) kept = o->len - p <= layer->window;
+            if (!kept) *live_at(o, l, p) = false;
         }
     }
 }
@@ -124,7 +126,8 @@ uint64_t oracle_bytes(const oracle_seq *o, const kv_config *config)
     uint32_t size = config->bounds.page_tokens;
     for (uint32_t l = 0; l < o->n_layers; l++) {
         for (uint32_t page = 0; page * size < o->len; page++) {
-            bool held = false;
+            /* A partly filled one stays, although nothing that it holds may live. */
+            bool held = (page + 1) * size > o->len;
             for (uint32_t p = page * size; p < o->len && p < (page + 1) * size; p++) {
                 held = held || *live_at(o, l, p);
             }
@@ -157,6 +160,7 @@ void oracle_write(const kv_view *views, uint32_t n_layers, uint32_t len, const u
         for (uint32_t i = 0; i < n; i++) {
             for (uint32_t h = 0; h < g->n_heads; h++) {
                 write_row(kv_key(&views[l], h, len + i), g->k_row_bytes, tags[i], l, h, 0);
+                if (!kv_has_values(g)) continue;
                 write_row(kv_value(&views[l], h, len + i), g->v_row_bytes, tags[i], l, h, 1);
             }
         }
@@ -181,6 +185,7 @@ static void check_position(const kv_view *view, uint32_t layer, uint32_t positio
     }
     for (uint32_t h = 0; h < g->n_heads; h++) {
         check_row(kv_key(view, h, position), g->k_row_bytes, tag, layer, h, 0, position);
+        if (!kv_has_values(g)) continue;
         check_row(kv_value(view, h, position), g->v_row_bytes, tag, layer, h, 1, position);
     }
 }

@@ -148,6 +148,17 @@ static const unsigned char *rows_of(const cpu_run *r, const kernel_decode *a)
     return (const unsigned char *)a->to;
 }
 
+/* The columns of packed keys that are in base. */
+static void decode_tails(const kv_geometry *g, const kernel_decode *a)
+{
+    const kv_codec *base = kv_codec_by_id(g->base);
+    uint32_t n = g->k_dim - g->k_coded;
+    for (uint32_t i = 0; i < a->n_rows && n > 0; i++) {
+        base->decode_row(base, g->base, a->rows + i * a->row_bytes + g->k_tail,
+                         a->to + i * a->stride + g->k_coded, n);
+    }
+}
+
 static void score_split(const cpu_run *r, const attend_shape *s, const tile *t, uint32_t split,
                         cpu_scratch *c, run_of_keys seen)
 {
@@ -156,8 +167,9 @@ static void score_split(const cpu_run *r, const attend_shape *s, const tile *t, 
         run_of_keys keys = keys_from(g, s->k_codec, at, seen.end);
         uint32_t n_keys = keys.end - keys.first;
         const unsigned char *at_first = kv_key(t->view, t->kv_head, keys.first);
-        kernel_decode rows = {s->k_codec, g->base,  at_first, g->k_row_bytes,
-                              n_keys,     g->k_dim, c->rows};
+        kernel_decode rows = {s->k_codec, g->base,    at_first, g->k_row_bytes,
+                              n_keys,     g->k_coded, c->rows,  g->k_dim};
+        decode_tails(g, &rows);
         kernel_scores a = {c->q,    g->k_dim, t->n_q,     rows_of(r, &rows),
                            n_keys,  g->k_dim, s->v->f[0], c->s + (keys.first - split * KV_SPLIT),
                            KV_SPLIT};
@@ -189,14 +201,17 @@ static void sum_values(const cpu_run *r, const attend_shape *s, const tile *t, u
     uint32_t all_low = lowest_of(t, r->step, t->n_q - 1);
     uint32_t all_high = highest_of(t, r->step, 0);
     bool together = keys.first >= all_low && keys.end <= all_high + 1;
-    size_t row_bytes = s->v_codec->kind == KV_DENSE ? g->v_row_bytes : g->v_dim * sizeof(float);
+    bool dense = s->v_codec->kind == KV_DENSE;
+    size_t row_bytes = dense ? g->v_row_bytes : g->v_dim * sizeof(float);
+    size_t stride = dense ? g->v_row_bytes * 8 / s->v_codec->bits : g->v_dim;
     kernel_decode packed = {s->v_codec,
                             g->base,
                             kv_value(t->view, t->kv_head, keys.first),
                             g->v_row_bytes,
                             keys.end - keys.first,
                             g->v_dim,
-                            c->rows};
+                            c->rows,
+                            g->v_dim};
     const unsigned char *rows = rows_of(r, &packed);
     for (uint32_t q_i = 0; q_i < (together ? 1 : t->n_q); q_i++) {
         uint32_t low = together ? keys.first : lowest_of(t, r->step, q_i);
@@ -211,7 +226,8 @@ static void sum_values(const cpu_run *r, const attend_shape *s, const tile *t, u
                            high - low,
                            g->v_dim,
                            part_o(out, q_i),
-                           out.stride};
+                           out.stride,
+                           stride};
         s->values(&a);
     }
 }

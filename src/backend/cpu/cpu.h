@@ -6,6 +6,11 @@
  *   PHASE_LINEAR  one or more linear layers of one input, with what was fused onto them: a residual
  *                 added, or gate and up with their activation; threads take chunks of output rows
  *   PHASE_ATTEND  one attention; threads take (row, head, tile of queries)
+ *   PHASE_HEADS   one linear_heads; threads take heads, or chunks of a head's output rows
+ *   PHASE_GROUP   one experts, in four: (token, expert) pairs are sorted by expert,
+ *   PHASE_INNER   gate, up and activation for each pair: threads take (expert, chunk of rows),
+ *   PHASE_PAIRS   the results are prepared as inputs, a thread some pairs,
+ *   PHASE_OUTER   down for each pair; a token's sum over its pairs is then an operation of its own
  */
 #ifndef BACKEND_CPU_CPU_H
 #define BACKEND_CPU_CPU_H
@@ -14,6 +19,7 @@
 
 #include "backend/backend.h"
 #include "backend/cpu/cpu_kernels.h"
+#include "backend/host.h"
 #include "base/arena.h"
 #include "base/thread.h"
 #include "kv/codecs/codec.h"
@@ -28,7 +34,16 @@ struct backend {
     uint32_t n_threads;
 };
 
-typedef enum phase_kind { PHASE_TOKENS, PHASE_LINEAR, PHASE_ATTEND } phase_kind;
+typedef enum phase_kind {
+    PHASE_TOKENS,
+    PHASE_LINEAR,
+    PHASE_ATTEND,
+    PHASE_HEADS,
+    PHASE_GROUP,
+    PHASE_INNER,
+    PHASE_PAIRS,
+    PHASE_OUTER,
+} phase_kind;
 
 /* A step of PHASE_TOKENS: a graph value, or one of the backend's own. */
 typedef enum token_op_kind { TOKEN_VALUE, TOKEN_PREPARE, TOKEN_ROPES } token_op_kind;
@@ -36,7 +51,8 @@ typedef enum token_op_kind { TOKEN_VALUE, TOKEN_PREPARE, TOKEN_ROPES } token_op_
 typedef struct token_op {
     token_op_kind kind;
     graph_id id;          /* the value; of PREPARE the input it prepares */
-    bool to_bf16, to_i16; /* of PREPARE: the forms that its readers want */
+    bool to_bf16, to_i16; /* of PREPARE: the forms that its readers want; neither: a copy */
+    uint32_t n_heads;     /* of PREPARE: each is an input of its own, its rows behind one another */
 } token_op;
 
 /* One linear layer of a phase. */
@@ -52,8 +68,19 @@ typedef struct phase {
     phase_kind kind;
     uint32_t rows;     /* GRAPH_TOKENS or GRAPH_OUTPUTS */
     uint32_t first, n; /* of token_ops or linear_ops */
-    graph_id id;       /* of ATTEND, or the glu fused onto the two linear_ops; else 0 */
+    graph_id id;       /* of ATTEND, HEADS and experts, or the glu fused onto the two linear_ops */
+    bool to_bf16, to_i16; /* of PAIRS: the forms that down wants */
 } phase;
+
+/* Experts that a token goes to, as pairs sorted by expert, then token. */
+typedef struct cpu_pairs {
+    uint32_t *first;  /* [n_experts + 1], an expert's first pair */
+    uint32_t *active; /* [n_experts], those that have pairs */
+    uint32_t n_active;
+    uint32_t *tokens;          /* [n_pairs] */
+    uint32_t *places;          /* [n_tokens, top_k], the pair of a token's k-th expert */
+    float *inner, *up, *outer; /* [n_pairs, I], likewise, [n_pairs, d] */
+} cpu_pairs;
 
 /* The buffers behind a kernel_input, each large enough for the widest input of a step. */
 typedef struct cpu_input {
@@ -64,13 +91,18 @@ typedef struct cpu_input {
 
 /* What one thread needs for itself. */
 typedef struct cpu_scratch {
-    float *row;   /* decoded weight rows */
+    float *row;     /* decoded weight rows */
+    cpu_input some; /* [EXPERT_TOKENS], inputs of tokens that go to one expert */
+    host_router router;
     float *q;     /* [ATTEND_QUERIES, k_dim] */
     float *rows;  /* [KERNEL_ROWS, k_dim or v_dim], packed keys or values decoded */
     float *s;     /* [ATTEND_QUERIES, KV_SPLIT] */
     float *part;  /* [ATTEND_QUERIES, v_dim + 2]: o, then maximum and sum, of one split */
     float *total; /* likewise, of all splits so far */
 } cpu_scratch;
+
+/* Tokens of an expert whose inputs are brought together at a time. */
+enum { EXPERT_TOKENS = 16 };
 
 /* Queries (tokens times heads that share a key head) that go through a page together. */
 enum { ATTEND_QUERIES = 16 };
@@ -82,13 +114,14 @@ struct backend_plan {
     graph_slot *slots; /* [n_values] */
     float *values;     /* [n_floats] */
     const float *
-        *decoded;  /* [n_values], norm weights by their norm, biases by their weight; else NULL */
+        *decoded;  /* [n_values], norm weights by their norm, others by their weight; else NULL */
     phase *phases; /* [n_phases] */
     token_op *token_ops;
     linear_op *linear_ops;
     uint32_t n_phases, n_token_ops, n_linear_ops;
     atomic_uint *next;    /* [n_phases * 2], the work that is not yet taken */
     cpu_input input;      /* what PREPARE fills, for the linear layers of the next phase */
+    cpu_pairs pairs;      /* of the experts at work */
     float *ropes;         /* [n_ropes][n_tokens, n_pairs, 2] behind one another */
     size_t *rope_offsets; /* [n_ropes] */
     cpu_scratch *scratch; /* [n_threads] */
@@ -115,7 +148,37 @@ void cpu_run_thread(void *user, uint32_t thread_i);
 /* The attention of phase_i, for one thread; has its own barrier where splits are merged. */
 void cpu_attend(const cpu_run *r, uint32_t phase_i, uint32_t thread_i);
 
+/* The phases of linear_heads and of experts. */
+void cpu_run_heads(const cpu_run *r, uint32_t phase_i, uint32_t thread_i);
+void cpu_group_pairs(const cpu_run *r, const phase *ph);
+void cpu_run_inner(const cpu_run *r, uint32_t phase_i, uint32_t thread_i);
+void cpu_prepare_pairs(const cpu_run *r, const phase *ph, uint32_t thread_i);
+void cpu_run_outer(const cpu_run *r, uint32_t phase_i, uint32_t thread_i);
+
 /* Storage of a value in this run. */
 float *cpu_data(const cpu_run *r, graph_id id);
+
+/* Rows of this step. */
+uint32_t cpu_n_rows(const cpu_run *r, uint32_t rows);
+
+/* Rows that a thread takes of so many: some pieces per thread even out what other programs take
+ * from it, and whole cache lines of outputs keep threads apart. */
+uint32_t cpu_chunk_rows(uint32_t rows, uint32_t n_threads);
+
+kernel_glu_fn *cpu_glu_fn(const cpu_kernels *k, uint32_t act);
+
+/* The loop for weights of an encoding. */
+kernel_linear_fn *cpu_linear_fn(const backend *b, const tensor *t);
+
+/* Row i of a prepared input is x. */
+typedef struct cpu_forms {
+    bool to_bf16, to_i16;
+} cpu_forms;
+
+void cpu_prepare_row(const backend *b, const cpu_input *in, size_t i, const float *x, uint32_t cols,
+                     cpu_forms forms);
+
+/* Rows from i on, as loops want them. */
+kernel_input cpu_input_at(const backend *b, const cpu_input *in, size_t i, uint32_t cols);
 
 #endif

@@ -278,10 +278,11 @@ typedef struct kernel_values {
     const float *p;
     size_t p_stride;
     uint32_t n_q;
-    const void *v; /* [n_keys, dim] */
+    const void *v; /* [n_keys, v_stride], of which dim columns */
     uint32_t n_keys, dim;
     float *o;
     size_t o_stride;
+    size_t v_stride; /* in elements */
 } kernel_values;
 
 typedef void kernel_values_fn(const kernel_values *a);
@@ -296,6 +297,7 @@ typedef struct kernel_decode {
     size_t row_bytes;
     uint32_t n_rows, dim;
     float *to;
+    size_t stride; /* from one row of to to the next */
 } kernel_decode;
 
 typedef void kernel_decode_fn(const kernel_decode *a);

@@ -194,7 +194,7 @@ static void values(const kernel_values *a, element_fn *element)
         for (uint32_t j = 0; j < a->n_keys; j++) {
             float p = a->p[i * a->p_stride + j];
             for (uint32_t d = 0; d < a->dim; d++) {
-                o[d] = fmaf(p, element(a->v, (size_t)j * a->dim + d), o[d]);
+                o[d] = fmaf(p, element(a->v, j * a->v_stride + d), o[d]);
             }
         }
     }
@@ -218,8 +218,8 @@ static void values_bf16(const kernel_values *a)
 static void decode_packed(const kernel_decode *a)
 {
     for (uint32_t r = 0; r < a->n_rows; r++) {
-        a->codec->decode_row(a->codec, a->base, a->rows + r * a->row_bytes,
-                             a->to + (size_t)r * a->dim, a->dim);
+        a->codec->decode_row(a->codec, a->base, a->rows + r * a->row_bytes, a->to + r * a->stride,
+                             a->dim);
     }
 }
 

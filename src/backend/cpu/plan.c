@@ -8,6 +8,9 @@
 
 enum { CACHE_LINE = 64 };
 
+/* Preparing, four of experts, and their sum. */
+enum { PHASES_A_VALUE = 6 };
+
 /* Of splits computed apart: 64 MiB. */
 enum { PARTS_FLOATS_MOST = 1 << 24 };
 
@@ -32,7 +35,7 @@ static void *take(backend_plan *p, size_t count, size_t size)
 
 static bool is_constant(graph_op op)
 {
-    return op == GRAPH_NONE || op == GRAPH_WEIGHT || op == GRAPH_INPUT;
+    return op == GRAPH_NONE || op == GRAPH_WEIGHT || op == GRAPH_STACK || op == GRAPH_INPUT;
 }
 
 static uint32_t count_uses(const graph *g, graph_id id)
@@ -54,7 +57,7 @@ static bool is_codes(const tensor *t)
     return kernel_weights_of(t) == KERNEL_CODES;
 }
 
-static kernel_linear_fn *linear_fn(const backend *b, const tensor *t)
+kernel_linear_fn *cpu_linear_fn(const backend *b, const tensor *t)
 {
     bool bf16 = b->act == WEFT_ACT_BF16;
     if (kernel_weights_of(t) == KERNEL_ANY) return b->kernels.linear_any;
@@ -127,7 +130,7 @@ static void plan_linear(planner *pl, graph_id first)
     uint32_t n = collect_group(g, first, group, GROUP_LIMIT);
     uint32_t rows = g->values[first].rows;
     if (pl->b->act == WEFT_ACT_BF16) {
-        token_op op = {.kind = TOKEN_PREPARE, .id = g->values[first].in[0]};
+        token_op op = {.kind = TOKEN_PREPARE, .id = g->values[first].in[0], .n_heads = 1};
         for (uint32_t i = 0; i < n; i++) {
             bool codes = is_codes(weight_of(g, group[i]));
             op.to_i16 = op.to_i16 || codes;
@@ -145,7 +148,7 @@ static void plan_linear(planner *pl, graph_id first)
     }
     for (uint32_t i = 0; i < n; i++) {
         linear_op op = {
-            .id = group[i], .result = group[i], .fn = linear_fn(pl->b, weight_of(g, group[i]))};
+            .id = group[i], .result = group[i], .fn = cpu_linear_fn(pl->b, weight_of(g, group[i]))};
         graph_id residual = 0;
         graph_id add = glu == 0 ? fusable_add(pl, group[i], first, &residual) : 0;
         if (add != 0) {
@@ -158,6 +161,61 @@ static void plan_linear(planner *pl, graph_id first)
         pl->phase_of[group[i]] = phase_i;
         p->linear_ops[p->n_linear_ops++] = op;
     }
+}
+
+/* The forms of an input that the matrices of a stack want. */
+static void add_forms(const planner *pl, graph_id stack, bool transposed, cpu_forms *forms)
+{
+    const graph_value *v = &pl->g->values[stack];
+    if (pl->b->act != WEFT_ACT_BF16) return;
+    for (uint32_t i = 0; i < v->i[1]; i++) {
+        bool codes = is_codes(&pl->g->tensors[v->i[0] + i]) && !transposed;
+        forms->to_i16 = forms->to_i16 || codes;
+        forms->to_bf16 = forms->to_bf16 || !codes;
+    }
+}
+
+static void plan_heads(planner *pl, graph_id id)
+{
+    const graph_value *v = &pl->g->values[id];
+    cpu_forms forms = {false, false};
+    add_forms(pl, v->in[1], v->i[0] == 1, &forms);
+    token_op op = {.kind = TOKEN_PREPARE,
+                   .id = v->in[0],
+                   .to_bf16 = forms.to_bf16,
+                   .to_i16 = forms.to_i16,
+                   .n_heads = pl->g->values[v->in[1]].i[1]};
+    add_token_op(pl, v->rows, op);
+    pl->phase_of[id] = add_phase(pl, PHASE_HEADS, v->rows, 0);
+    pl->p->phases[pl->phase_of[id]].id = id;
+}
+
+static void plan_experts(planner *pl, graph_id id)
+{
+    static const phase_kind KINDS[] = {PHASE_GROUP, PHASE_INNER, PHASE_PAIRS, PHASE_OUTER};
+    const graph_value *v = &pl->g->values[id];
+    cpu_forms inner = {false, false};
+    cpu_forms outer = {false, false};
+    add_forms(pl, v->in[2], false, &inner);
+    add_forms(pl, v->in[3], false, &inner);
+    add_forms(pl, v->in[4], false, &outer);
+    bool bf16 = pl->b->act == WEFT_ACT_BF16;
+    if (bf16) {
+        token_op op = {.kind = TOKEN_PREPARE,
+                       .id = v->in[0],
+                       .to_bf16 = inner.to_bf16,
+                       .to_i16 = inner.to_i16,
+                       .n_heads = 1};
+        add_token_op(pl, v->rows, op);
+    }
+    for (size_t i = 0; i < COUNT_OF(KINDS); i++) {
+        if (KINDS[i] == PHASE_PAIRS && !bf16) continue;
+        phase *ph = &pl->p->phases[add_phase(pl, KINDS[i], v->rows, 0)];
+        ph->id = id;
+        ph->to_bf16 = outer.to_bf16;
+        ph->to_i16 = outer.to_i16;
+    }
+    add_token_op(pl, v->rows, (token_op){.kind = TOKEN_VALUE, .id = id});
 }
 
 /* Elementwise operations take the storage of an input that nobody reads afterwards. */
@@ -186,6 +244,10 @@ static void plan_phases(planner *pl)
             uint32_t i = add_phase(pl, PHASE_ATTEND, GRAPH_TOKENS, 0);
             pl->p->phases[i].id = id;
             pl->phase_of[id] = i;
+        } else if (op == GRAPH_LINEAR_HEADS) {
+            plan_heads(pl, id);
+        } else if (op == GRAPH_EXPERTS) {
+            plan_experts(pl, id);
         } else {
             share_input(pl, id);
             add_token_op(pl, g->values[id].rows, (token_op){.kind = TOKEN_VALUE, .id = id});
@@ -211,58 +273,180 @@ static void set_lifetimes(planner *pl)
     }
 }
 
-/* Norm weights (with what is added to them) and biases as f32. */
-static bool decode_constants(backend_plan *p, const graph *g)
+/* Of a norm without a weight. */
+static bool take_ones(backend_plan *p, graph_id norm)
 {
-    for (graph_id id = 1; id < g->n_values; id++) {
-        const graph_value *v = &g->values[id];
-        graph_id w = v->op == GRAPH_RMS_NORM ? v->in[1] : v->op == GRAPH_LINEAR ? v->in[2] : 0;
-        if (w == 0) continue;
-        const tensor *t = &g->tensors[g->values[w].i[0]];
-        float *row = take(p, (size_t)t->n_cols, sizeof(float));
-        if (row == NULL) return false;
-        t->encoding->decode_row(t, 0, row);
-        if (v->op == GRAPH_RMS_NORM) {
-            for (uint64_t k = 0; k < t->n_cols; k++) row[k] += v->f[1];
-        }
-        p->decoded[v->op == GRAPH_RMS_NORM ? id : w] = row;
-    }
+    float *row = take(p, p->g->values[norm].i[0], sizeof(float));
+    for (uint32_t k = 0; row != NULL && k < p->g->values[norm].i[0]; k++) row[k] = 1.0F;
+    p->decoded[norm] = row;
+    return row != NULL;
+}
+
+static bool decode_row(backend_plan *p, graph_id w, float add, graph_id as)
+{
+    const tensor *t = &p->g->tensors[p->g->values[w].i[0]];
+    float *row = take(p, (size_t)t->n_cols, sizeof(float));
+    if (row == NULL) return false;
+    t->encoding->decode_row(t, 0, row);
+    for (uint64_t k = 0; k < t->n_cols; k++) row[k] += add;
+    p->decoded[as] = row;
     return true;
 }
 
+/* Norm weights (with what is added to them), biases, and what experts are chosen by, as f32. */
+static bool decode_constants(backend_plan *p, const graph *g)
+{
+    bool ok = true;
+    for (graph_id id = 1; id < g->n_values && ok; id++) {
+        const graph_value *v = &g->values[id];
+        if (v->op == GRAPH_RMS_NORM)
+            ok = v->in[1] != 0 ? decode_row(p, v->in[1], v->f[1], id) : take_ones(p, id);
+        if (v->op != GRAPH_LINEAR && v->op != GRAPH_ROUTE) continue;
+        if (v->op == GRAPH_ROUTE && v->in[1] != 0) ok = decode_row(p, v->in[1], 0.0F, v->in[1]);
+        if (v->in[2] != 0) ok = ok && decode_row(p, v->in[2], 0.0F, v->in[2]);
+    }
+    return ok;
+}
+
 typedef struct sizes {
-    size_t input; /* floats of the largest linear input */
-    size_t row;   /* floats of the decoded rows that the hungriest linear works with */
+    bool bf16;     /* inputs are rounded, so all are prepared; else those of heads only */
+    size_t input;  /* numbers of the largest input that is prepared */
+    size_t blocks; /* of those, and what fills groups of them */
+    size_t row;    /* floats of the decoded rows that the hungriest linear works with */
     uint32_t k_dim, v_dim;
     size_t ropes;
+    uint32_t n_experts, width;  /* experts of a layer, columns of what goes to them */
+    size_t pairs, inner, outer; /* of one: pairs, and numbers that come of them */
 } sizes;
 
-static sizes measure(const backend_plan *p)
+static void most(size_t *a, size_t b)
+{
+    if (b > *a) *a = b;
+}
+
+/* What cannot be counted cannot be taken either. */
+static size_t times(size_t a, size_t b)
+{
+    size_t product;
+    return size_mul(a, b, &product) ? product : SIZE_MAX;
+}
+
+/* An input of so many rows. */
+static void measure_input(sizes *s, size_t rows, size_t cols)
+{
+    uint32_t n_blocks = kernel_codes_blocks((uint32_t)(cols / KERNEL_BLOCK), KERNEL_GROUP_MOST);
+    most(&s->input, times(rows, cols));
+    most(&s->blocks, times(rows, n_blocks));
+}
+
+static void measure_weight(sizes *s, const tensor *w)
+{
+    size_t row = kernel_scratch_floats(w->n_cols);
+    most(&s->row, kernel_weights_of(w) == KERNEL_ANY ? row * KERNEL_SCRATCH_ROWS : row);
+}
+
+static void measure_stack(sizes *s, const graph *g, graph_id stack)
+{
+    const graph_value *v = &g->values[stack];
+    for (uint32_t i = 0; i < v->i[1]; i++) measure_weight(s, &g->tensors[v->i[0] + i]);
+}
+
+static void measure_heads(sizes *s, const graph *g, const graph_value *v, size_t rows)
+{
+    const graph_value *stack = &g->values[v->in[1]];
+    measure_stack(s, g, v->in[1]);
+    most(&s->row, (size_t)KERNEL_ROWS * stack->cols);
+    measure_input(s, times(rows, stack->i[1]), g->values[v->in[0]].cols / stack->i[1]);
+}
+
+static void measure_experts(sizes *s, const graph *g, const graph_value *v, size_t rows)
+{
+    uint32_t n_experts = g->values[v->in[2]].i[1];
+    size_t pairs = times(rows, g->values[v->in[1]].i[0]);
+    for (uint32_t i = 2; i < 5; i++) measure_stack(s, g, v->in[i]);
+    if (s->bf16) measure_input(s, rows, v->cols);
+    if (s->bf16) measure_input(s, pairs, g->values[v->in[2]].rows);
+    if (n_experts > s->n_experts) s->n_experts = n_experts;
+    if (v->cols > s->width) s->width = v->cols;
+    most(&s->pairs, pairs);
+    most(&s->inner, times(pairs, g->values[v->in[2]].rows));
+    most(&s->outer, times(pairs, v->cols));
+}
+
+static void measure_value(sizes *s, const backend_plan *p, const graph_value *v)
 {
     const graph *g = p->g;
-    sizes s = {0};
-    for (graph_id id = 1; id < g->n_values; id++) {
-        const graph_value *v = &g->values[id];
-        if (v->op == GRAPH_LINEAR) {
-            size_t rows = v->rows == GRAPH_TOKENS ? p->limits.n_tokens : p->limits.n_outputs;
-            size_t size = rows * g->values[v->in[0]].cols;
-            if (size > s.input) s.input = size;
-            const tensor *w = weight_of(g, id);
-            size_t row = kernel_scratch_floats(w->n_cols);
-            if (kernel_weights_of(w) == KERNEL_ANY) row *= KERNEL_SCRATCH_ROWS;
-            if (row > s.row) s.row = row;
-        } else if (v->op == GRAPH_KV_APPEND) {
-            uint32_t k_dim = g->values[v->in[0]].cols / v->i[1];
-            uint32_t v_dim = v->cols / v->i[1];
-            if (k_dim > s.k_dim) s.k_dim = k_dim;
-            if (v_dim > s.v_dim) s.v_dim = v_dim;
-        }
+    size_t rows = v->rows == GRAPH_TOKENS ? p->limits.n_tokens : p->limits.n_outputs;
+    if (v->op == GRAPH_LINEAR) {
+        if (s->bf16) measure_input(s, rows, g->values[v->in[0]].cols);
+        measure_weight(s, &g->tensors[g->values[v->in[1]].i[0]]);
+    } else if (v->op == GRAPH_KV_APPEND) {
+        uint32_t k_dim = g->values[v->in[0]].cols / v->i[1];
+        uint32_t v_dim = v->cols / v->i[1];
+        if (k_dim > s->k_dim) s->k_dim = k_dim;
+        if (v_dim > s->v_dim) s->v_dim = v_dim;
+    } else if (v->op == GRAPH_LINEAR_HEADS) {
+        measure_heads(s, g, v, rows);
+    } else if (v->op == GRAPH_ROUTE) {
+        uint32_t n_experts = g->values[v->in[0]].cols;
+        if (n_experts > s->n_experts) s->n_experts = n_experts;
+    } else if (v->op == GRAPH_EXPERTS) {
+        measure_experts(s, g, v, rows);
     }
+}
+
+static sizes measure(const backend *b, const backend_plan *p)
+{
+    const graph *g = p->g;
+    sizes s = {.bf16 = b->act == WEFT_ACT_BF16};
+    for (graph_id id = 1; id < g->n_values; id++) measure_value(&s, p, &g->values[id]);
     for (uint32_t i = 0; i < g->n_ropes; i++) {
         p->rope_offsets[i] = s.ropes;
         s.ropes += (size_t)p->limits.n_tokens * g->ropes[i].n_pairs * 2;
     }
     return s;
+}
+
+static bool take_input(const backend *b, backend_plan *p, cpu_input *in, size_t n, size_t n_blocks)
+{
+    bool bf16 = b->act == WEFT_ACT_BF16;
+    in->f = take(p, n, sizeof(float));
+    in->h = take(p, bf16 ? n : 0, sizeof(uint16_t));
+    in->codes = take(p, bf16 ? n_blocks : 0, kernel_block_bytes(b->kernels.code_blocks));
+    return in->f && in->h && in->codes;
+}
+
+static bool take_pairs(backend_plan *p, sizes s)
+{
+    cpu_pairs *pairs = &p->pairs;
+    pairs->first = take(p, (size_t)s.n_experts + 1, sizeof *pairs->first);
+    pairs->active = take(p, s.n_experts, sizeof *pairs->active);
+    pairs->tokens = take(p, s.pairs, sizeof *pairs->tokens);
+    pairs->places = take(p, s.pairs, sizeof *pairs->places);
+    pairs->inner = take(p, s.inner, sizeof(float));
+    pairs->up = take(p, s.inner, sizeof(float));
+    pairs->outer = take(p, s.outer, sizeof(float));
+    return pairs->first && pairs->active && pairs->tokens && pairs->places && pairs->inner &&
+           pairs->up && pairs->outer;
+}
+
+static bool take_scratch(const backend *b, backend_plan *p, cpu_scratch *c, sizes s)
+{
+    uint32_t head_dim = s.k_dim > s.v_dim ? s.k_dim : s.v_dim;
+    c->row = take(p, s.row, sizeof(float));
+    c->q = take(p, (size_t)ATTEND_QUERIES * s.k_dim, sizeof(float));
+    c->rows = take(p, (size_t)KERNEL_ROWS * head_dim, sizeof(float));
+    c->s = take(p, (size_t)ATTEND_QUERIES * KV_SPLIT, sizeof(float));
+    c->part = take(p, (size_t)ATTEND_QUERIES * p->part_stride, sizeof(float));
+    c->total = take(p, (size_t)ATTEND_QUERIES * p->part_stride, sizeof(float));
+    c->router.p = take(p, s.n_experts, sizeof(double));
+    c->router.chooser = take(p, s.n_experts, sizeof(double));
+    c->router.stays = take(p, s.n_experts, sizeof(bool));
+    size_t n_blocks = kernel_codes_blocks(s.width / KERNEL_BLOCK, KERNEL_GROUP_MOST);
+    bool ok = c->row && c->q && c->rows && c->s && c->part && c->total;
+    ok = ok && c->router.p && c->router.chooser && c->router.stays;
+    return ok &&
+           take_input(b, p, &c->some, (size_t)EXPERT_TOKENS * s.width, EXPERT_TOKENS * n_blocks);
 }
 
 static bool take_buffers(backend *b, backend_plan *p, sizes s)
@@ -276,27 +460,9 @@ static bool take_buffers(backend *b, backend_plan *p, sizes s)
     p->ropes = take(p, s.ropes, sizeof(float));
     p->scratch = take(p, b->n_threads, sizeof(cpu_scratch));
     p->next = take(p, (size_t)p->n_phases * 2, sizeof(atomic_uint));
-    bool ok = p->parts && p->ropes && p->scratch && p->next;
-    if (b->act == WEFT_ACT_BF16 && ok) {
-        /* A token's blocks come in whole groups, so there may be more than columns. */
-        size_t spare = ((size_t)p->limits.n_tokens + p->limits.n_outputs) * KERNEL_GROUP_MOST;
-        size_t n_blocks = s.input / KERNEL_BLOCK + spare;
-        p->input.f = take(p, s.input, sizeof(float));
-        p->input.h = take(p, s.input, sizeof(uint16_t));
-        p->input.codes = take(p, n_blocks, kernel_block_bytes(b->kernels.code_blocks));
-        ok = p->input.f && p->input.h && p->input.codes;
-    }
-    uint32_t head_dim = s.k_dim > s.v_dim ? s.k_dim : s.v_dim;
-    for (uint32_t i = 0; i < b->n_threads && ok; i++) {
-        cpu_scratch *c = &p->scratch[i];
-        c->row = take(p, s.row, sizeof(float));
-        c->q = take(p, (size_t)ATTEND_QUERIES * s.k_dim, sizeof(float));
-        c->rows = take(p, (size_t)KERNEL_ROWS * head_dim, sizeof(float));
-        c->s = take(p, (size_t)ATTEND_QUERIES * KV_SPLIT, sizeof(float));
-        c->part = take(p, (size_t)ATTEND_QUERIES * p->part_stride, sizeof(float));
-        c->total = take(p, (size_t)ATTEND_QUERIES * p->part_stride, sizeof(float));
-        ok = c->row && c->q && c->rows && c->s && c->part && c->total;
-    }
+    bool ok = p->parts && p->ropes && p->scratch && p->next && take_pairs(p, s);
+    ok = ok && take_input(b, p, &p->input, s.input, s.blocks);
+    for (uint32_t i = 0; i < b->n_threads && ok; i++) ok = take_scratch(b, p, &p->scratch[i], s);
     return ok;
 }
 
@@ -306,7 +472,7 @@ static weft_status build(backend *b, backend_plan *p, weft_error *err)
     size_t n = g->n_values;
     p->slots = take(p, n, sizeof(graph_slot));
     p->decoded = take(p, n, sizeof(float *));
-    p->phases = take(p, 2 * n + 2, sizeof(phase));
+    p->phases = take(p, PHASES_A_VALUE * n + 2, sizeof(phase));
     p->token_ops = take(p, 2 * n + 2, sizeof(token_op));
     p->linear_ops = take(p, n, sizeof(linear_op));
     p->rope_offsets = take(p, g->n_ropes + 1, sizeof(size_t));
@@ -325,7 +491,7 @@ static weft_status build(backend *b, backend_plan *p, weft_error *err)
         graph_place(g, p->limits.n_tokens, p->limits.n_outputs, p->slots, &n_floats, err);
     if (status != WEFT_OK) return status;
     p->values = take(p, n_floats, sizeof(float));
-    if (p->values == NULL || !take_buffers(b, p, measure(p))) {
+    if (p->values == NULL || !take_buffers(b, p, measure(b, p))) {
         return err_set(err, WEFT_NOMEM, "out of memory for a plan of %u tokens",
                        p->limits.n_tokens);
     }

@@ -14,7 +14,7 @@ float *cpu_data(const cpu_run *r, graph_id id)
     return r->p->values + r->p->slots[id].offset;
 }
 
-static uint32_t n_rows(const cpu_run *r, uint32_t rows)
+uint32_t cpu_n_rows(const cpu_run *r, uint32_t rows)
 {
     return rows == GRAPH_TOKENS ? r->step->n_tokens : r->step->n_outputs;
 }
@@ -47,19 +47,36 @@ static void run_ropes(const cpu_run *r, token_range t)
     }
 }
 
-static void run_prepare(const cpu_run *r, const token_op *op, token_range t)
+void cpu_prepare_row(const backend *b, const cpu_input *in, size_t i, const float *x, uint32_t cols,
+                     cpu_forms forms)
 {
-    uint32_t cols = r->p->g->values[op->id].cols;
+    const cpu_kernels *k = &b->kernels;
+    if (forms.to_bf16) k->prepare_bf16(x, cols, in->f + i * cols, in->h + i * cols);
+    if (forms.to_i16) {
+        uint32_t n_blocks = cols / KERNEL_BLOCK;
+        k->prepare_i16(x, n_blocks, in->codes + i * kernel_codes_bytes(n_blocks, k->code_blocks));
+    }
+    if (!forms.to_bf16 && !forms.to_i16) memcpy(in->f + i * cols, x, cols * sizeof *x);
+}
+
+kernel_input cpu_input_at(const backend *b, const cpu_input *in, size_t i, uint32_t cols)
+{
+    kernel_input at = {.f = in->f + i * cols};
+    if (b->act == WEFT_ACT_F32) return at;
+    at.h = in->h + i * cols;
+    at.codes = in->codes + i * kernel_codes_bytes(cols / KERNEL_BLOCK, b->kernels.code_blocks);
+    return at;
+}
+
+static void run_prepare(const cpu_run *r, const token_op *op, uint32_t n, token_range t)
+{
+    uint32_t cols = r->p->g->values[op->id].cols / op->n_heads;
     const float *x = cpu_data(r, op->id);
-    const cpu_kernels *k = &r->b->kernels;
-    cpu_input *in = &r->p->input;
+    cpu_forms forms = {op->to_bf16, op->to_i16};
     for (uint32_t i = t.first; i < t.end; i++) {
-        size_t at = (size_t)i * cols;
-        if (op->to_bf16) k->prepare_bf16(x + at, cols, in->f + at, in->h + at);
-        if (op->to_i16) {
-            uint32_t n_blocks = cols / KERNEL_BLOCK;
-            size_t bytes = kernel_codes_bytes(n_blocks, k->code_blocks);
-            k->prepare_i16(x + at, n_blocks, in->codes + i * bytes);
+        for (uint32_t h = 0; h < op->n_heads; h++) {
+            cpu_prepare_row(r->b, &r->p->input, (size_t)h * n + i,
+                            x + ((size_t)i * op->n_heads + h) * cols, cols, forms);
         }
     }
 }
@@ -98,7 +115,7 @@ static void run_rope(const cpu_run *r, const graph_value *v, float *y, token_ran
     }
 }
 
-static kernel_glu_fn *glu_fn(const cpu_kernels *k, uint32_t act)
+kernel_glu_fn *cpu_glu_fn(const cpu_kernels *k, uint32_t act)
 {
     if (act == GRAPH_SILU) return k->glu_silu;
     return act == GRAPH_GELU_TANH ? k->glu_gelu_tanh : k->glu_gelu_erf;
@@ -116,7 +133,7 @@ static void run_elementwise(const cpu_run *r, const graph_value *v, float *y, to
         for (size_t i = first; i < n; i++) y[i] = a[i] * v->f[0];
     } else if (v->op == GRAPH_GLU) {
         /* Row by row: where a number stands in a call must not depend on the batch. */
-        kernel_glu_fn *fn = glu_fn(&r->b->kernels, v->i[0]);
+        kernel_glu_fn *fn = cpu_glu_fn(&r->b->kernels, v->i[0]);
         for (size_t at = first; at < n; at += v->cols) fn(a + at, b + at, v->cols, y + at);
     } else {
         for (size_t i = first; i < n; i++) y[i] = v->f[0] * tanhf(a[i] / v->f[0]);
@@ -142,20 +159,13 @@ static uint32_t row_of(const backend_step *step, uint32_t token_i)
 static void run_append(const cpu_run *r, const graph_value *v, token_range t)
 {
     const float *key = cpu_data(r, v->in[0]);
-    const float *value = cpu_data(r, v->in[1]);
+    const float *value = v->in[1] != 0 ? cpu_data(r, v->in[1]) : NULL;
+    uint32_t k_cols = r->p->g->values[v->in[0]].cols;
     for (uint32_t i = t.first; i < t.end; i++) {
         uint32_t row_i = row_of(r->step, i);
         const kv_view *view = &r->step->views[(size_t)v->i[0] * r->step->n_rows + row_i];
-        const kv_geometry *g = view->geometry;
-        const kv_codec *kc = kv_codec_by_id(g->k_codec);
-        const kv_codec *vc = kv_codec_by_id(g->v_codec);
-        uint32_t position = r->step->positions[i];
-        for (uint32_t h = 0; h < g->n_heads; h++) {
-            size_t at = (size_t)i * g->n_heads + h;
-            kc->encode_row(kc, g->base, kv_key(view, h, position), key + at * g->k_dim, g->k_dim);
-            vc->encode_row(vc, g->base, kv_value(view, h, position), value + at * g->v_dim,
-                           g->v_dim);
-        }
+        host_append(view, r->step->positions[i], key + (size_t)i * k_cols,
+                    value != NULL ? value + (size_t)i * v->cols : NULL);
     }
 }
 
@@ -168,7 +178,59 @@ static void run_take(const cpu_run *r, const graph_value *v, float *y, token_ran
     }
 }
 
-static void run_value(const cpu_run *r, graph_id id, token_range t)
+static void run_cols(const cpu_run *r, const graph_value *v, float *y, token_range t)
+{
+    const float *x = cpu_data(r, v->in[0]);
+    size_t n_heads = r->p->g->values[v->in[0]].cols / v->i[0];
+    for (size_t h = t.first * n_heads; h < t.end * n_heads; h++) {
+        memcpy(y + h * v->i[2], x + h * v->i[0] + v->i[1], v->i[2] * sizeof(float));
+    }
+}
+
+static void run_concat(const cpu_run *r, const graph_value *v, float *y, token_range t)
+{
+    const float *a = cpu_data(r, v->in[0]);
+    const float *b = cpu_data(r, v->in[1]);
+    size_t n_heads = v->i[0];
+    size_t n_a = r->p->g->values[v->in[0]].cols / n_heads;
+    size_t n_b = r->p->g->values[v->in[1]].cols / n_heads;
+    for (size_t h = t.first * n_heads; h < t.end * n_heads; h++) {
+        float *to = y + h * (n_a + n_b);
+        memcpy(to, a + h * n_a, n_a * sizeof(float));
+        memcpy(to + n_a, b + h * n_b, n_b * sizeof(float));
+    }
+}
+
+static void run_route(const cpu_run *r, const graph_value *v, float *y, token_range t,
+                      host_router router)
+{
+    const float *s = cpu_data(r, v->in[0]);
+    uint32_t n = r->p->g->values[v->in[0]].cols;
+    for (uint32_t i = t.first; i < t.end; i++) {
+        host_route(v, n, s + (size_t)i * n, r->p->decoded[v->in[1]], r->p->decoded[v->in[2]],
+                   router, y + (size_t)i * v->cols);
+    }
+}
+
+/* Of each token over its pairs, in the order in which route lists them. */
+static void run_sum(const cpu_run *r, const graph_value *v, float *y, token_range t)
+{
+    const graph_value *route = &r->p->g->values[v->in[1]];
+    const cpu_pairs *p = &r->p->pairs;
+    size_t top_k = route->i[0];
+    for (size_t i = t.first; i < t.end; i++) {
+        const float *w = cpu_data(r, v->in[1]) + i * 2 * top_k + top_k;
+        float *sum = y + i * v->cols;
+        for (size_t k = 0; k < top_k; k++) {
+            const float *x = p->outer + p->places[i * top_k + k] * (size_t)v->cols;
+            for (uint32_t c = 0; c < v->cols; c++) {
+                sum[c] = k == 0 ? w[k] * x[c] : sum[c] + w[k] * x[c];
+            }
+        }
+    }
+}
+
+static void run_value(const cpu_run *r, graph_id id, token_range t, uint32_t thread_i)
 {
     const graph_value *v = &r->p->g->values[id];
     switch (v->op) {
@@ -187,6 +249,18 @@ static void run_value(const cpu_run *r, graph_id id, token_range t)
     case GRAPH_TAKE:
         run_take(r, v, cpu_data(r, id), t);
         break;
+    case GRAPH_COLS:
+        run_cols(r, v, cpu_data(r, id), t);
+        break;
+    case GRAPH_CONCAT:
+        run_concat(r, v, cpu_data(r, id), t);
+        break;
+    case GRAPH_ROUTE:
+        run_route(r, v, cpu_data(r, id), t, r->p->scratch[thread_i].router);
+        break;
+    case GRAPH_EXPERTS:
+        run_sum(r, v, cpu_data(r, id), t);
+        break;
     default:
         run_elementwise(r, v, cpu_data(r, id), t);
         break;
@@ -195,16 +269,16 @@ static void run_value(const cpu_run *r, graph_id id, token_range t)
 
 static void run_tokens(const cpu_run *r, const phase *ph, uint32_t thread_i)
 {
-    uint64_t n = n_rows(r, ph->rows);
+    uint64_t n = cpu_n_rows(r, ph->rows);
     token_range t = {(uint32_t)(n * thread_i / r->b->n_threads),
                      (uint32_t)(n * (thread_i + 1) / r->b->n_threads)};
     if (t.first == t.end) return;
     for (uint32_t i = 0; i < ph->n; i++) {
         const token_op *op = &r->p->token_ops[ph->first + i];
         if (op->kind == TOKEN_VALUE) {
-            run_value(r, op->id, t);
+            run_value(r, op->id, t, thread_i);
         } else if (op->kind == TOKEN_PREPARE) {
-            run_prepare(r, op, t);
+            run_prepare(r, op, (uint32_t)n, t);
         } else {
             run_ropes(r, t);
         }
@@ -213,9 +287,7 @@ static void run_tokens(const cpu_run *r, const phase *ph, uint32_t thread_i)
 
 /* ---- linear layers: chunks of output rows ---------------------------------------------------- */
 
-/* Rows that a thread takes at a time: some pieces per thread even out what other programs take from
- * it, and whole cache lines of outputs keep threads apart. */
-static uint32_t chunk_rows(uint32_t rows, uint32_t n_threads)
+uint32_t cpu_chunk_rows(uint32_t rows, uint32_t n_threads)
 {
     uint32_t chunk = rows / (n_threads * 8);
     chunk = chunk / 16 * 16;
@@ -232,7 +304,7 @@ static void run_linear_rows(const cpu_run *r, const phase *ph, const linear_op *
         .w = weight(r, v->in[1]),
         .first = rows.first,
         .end = rows.end,
-        .n_tokens = n_rows(r, ph->rows),
+        .n_tokens = cpu_n_rows(r, ph->rows),
         .x = {in->f, in->h, in->codes},
         .bias = op->bias,
         .add = op->add != 0 ? cpu_data(r, op->add) : NULL,
@@ -250,8 +322,8 @@ static void run_fused_glu(const cpu_run *r, const phase *ph, token_range rows)
     const graph_value *v = &r->p->g->values[ph->id];
     float *gate = cpu_data(r, v->in[0]);
     const float *up = cpu_data(r, v->in[1]);
-    kernel_glu_fn *fn = glu_fn(&r->b->kernels, v->i[0]);
-    for (uint32_t t = 0; t < n_rows(r, ph->rows); t++) {
+    kernel_glu_fn *fn = cpu_glu_fn(&r->b->kernels, v->i[0]);
+    for (uint32_t t = 0; t < cpu_n_rows(r, ph->rows); t++) {
         size_t at = (size_t)t * v->cols + rows.first;
         fn(gate + at, up + at, rows.end - rows.first, gate + at);
     }
@@ -268,7 +340,7 @@ static void run_linear(const cpu_run *r, uint32_t phase_i, uint32_t thread_i)
     uint32_t n_kinds = ph->id != 0 ? 1 : ph->n;
     for (uint32_t i = 0; i < n_kinds; i++) {
         uint32_t rows = r->p->g->values[ops[i].id].cols;
-        sizes[i] = chunk_rows(rows, r->b->n_threads);
+        sizes[i] = cpu_chunk_rows(rows, r->b->n_threads);
         chunks[i] = (rows + sizes[i] - 1) / sizes[i];
         total += chunks[i];
     }
@@ -295,13 +367,32 @@ void cpu_run_thread(void *user, uint32_t thread_i)
     for (uint32_t i = 0; i < r->p->n_phases; i++) {
         const phase *ph = &r->p->phases[i];
         if (i != 0) thread_pool_barrier(r->b->pool, thread_i);
-        if (n_rows(r, ph->rows) == 0) continue;
-        if (ph->kind == PHASE_TOKENS) {
+        if (cpu_n_rows(r, ph->rows) == 0) continue;
+        switch (ph->kind) {
+        case PHASE_TOKENS:
             run_tokens(r, ph, thread_i);
-        } else if (ph->kind == PHASE_LINEAR) {
+            break;
+        case PHASE_LINEAR:
             run_linear(r, i, thread_i);
-        } else {
+            break;
+        case PHASE_ATTEND:
             cpu_attend(r, i, thread_i);
+            break;
+        case PHASE_HEADS:
+            cpu_run_heads(r, i, thread_i);
+            break;
+        case PHASE_GROUP:
+            if (thread_i == 0) cpu_group_pairs(r, ph);
+            break;
+        case PHASE_INNER:
+            cpu_run_inner(r, i, thread_i);
+            break;
+        case PHASE_PAIRS:
+            cpu_prepare_pairs(r, ph, thread_i);
+            break;
+        case PHASE_OUTER:
+            cpu_run_outer(r, i, thread_i);
+            break;
         }
     }
 }

@@ -104,7 +104,7 @@ INLINE void values_tile(const dense_type type, const kernel_values *a, uint32_t 
         }
     }
     for (uint32_t j = 0; j < a->n_keys; j++) {
-        size_t row = (size_t)j * a->dim + d;
+        size_t row = j * a->v_stride + d;
         UNROLL
         for (uint32_t c = 0; c < n_vectors; c++) {
             vf v = part == 0 ? kv_load(type, a->v, row + (size_t)c * VL)

@@ -97,7 +97,7 @@ INLINE void kv_rows(const kv_kind kind, const int bits, const uint32_t group,
     for (uint32_t r = 0; r < a->n_rows; r++) {
         const unsigned char *at = a->rows + r * a->row_bytes;
         const unsigned char *params = at + (size_t)a->dim * (uint32_t)bits / 8;
-        float *to = a->to + (size_t)r * a->dim;
+        float *to = a->to + r * a->stride;
         kv_params p = {vf_zero(), vf_zero()};
         uint32_t i = 0;
         for (; a->dim - i >= VW; i += VW, at += step) {

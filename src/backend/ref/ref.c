@@ -30,6 +30,9 @@ struct backend_plan {
     float *row;         /* [widest], one decoded weight row */
     float *norm_weight; /* [widest] */
     double *o;          /* [widest], one head's attention output */
+    double *chooser;    /* [widest], what experts are chosen by; the sum of their outputs */
+    float *gate, *up;   /* [widest], of one expert */
+    bool *flags;        /* [widest], experts that may be chosen */
     size_t n_floats, widest, n_bytes;
 };
 
@@ -84,6 +87,10 @@ static void ref_plan_free(backend *b, backend_plan *plan)
     mem_free(a, plan->row, plan->widest * sizeof(float));
     mem_free(a, plan->norm_weight, plan->widest * sizeof(float));
     mem_free(a, plan->o, plan->widest * sizeof(double));
+    mem_free(a, plan->chooser, plan->widest * sizeof(double));
+    mem_free(a, plan->gate, plan->widest * sizeof(float));
+    mem_free(a, plan->up, plan->widest * sizeof(float));
+    mem_free(a, plan->flags, plan->widest * sizeof(bool));
     mem_free(a, plan, sizeof *plan);
 }
 
@@ -97,7 +104,10 @@ static weft_status ref_plan(backend *b, const graph *g, const backend_limits *li
     p->g = g;
     p->limits = *limits;
     for (graph_id id = 1; id < g->n_values; id++) {
-        if (g->values[id].cols > p->widest) p->widest = g->values[id].cols;
+        const graph_value *v = &g->values[id];
+        if (v->cols > p->widest) p->widest = v->cols;
+        /* What comes out of a matrix of a stack is no value. */
+        if (v->op == GRAPH_STACK && v->rows > p->widest) p->widest = v->rows;
     }
     weft_status status = WEFT_OK;
     p->slots = mem_alloc_zero(a, g->n_values * sizeof(graph_slot));
@@ -110,7 +120,12 @@ static weft_status ref_plan(backend *b, const graph *g, const backend_limits *li
         p->row = mem_alloc(a, p->widest * sizeof(float));
         p->norm_weight = mem_alloc(a, p->widest * sizeof(float));
         p->o = mem_alloc(a, p->widest * sizeof(double));
+        p->chooser = mem_alloc(a, p->widest * sizeof(double));
+        p->gate = mem_alloc(a, p->widest * sizeof(float));
+        p->up = mem_alloc(a, p->widest * sizeof(float));
+        p->flags = mem_alloc(a, p->widest * sizeof(bool));
         bool all = p->slots && p->values && p->row && p->norm_weight && p->o;
+        all = all && p->chooser && p->gate && p->up && p->flags;
         if (!all) status = err_set(err, WEFT_NOMEM, "out of memory for a plan");
     }
     p->n_bytes = p->n_floats * sizeof(float);
@@ -177,13 +192,74 @@ static void run_linear(const run_state *r, const graph_value *v, float *y)
     }
 }
 
+/* The input of a linear layer. */
+static double rounded(const run_state *r, float x)
+{
+    return (double)(r->b->act == WEFT_ACT_BF16 ? fp_round_bf16(x) : x);
+}
+
+/* y += W x, or its transpose's product; W row by row. y: [out], zero before. */
+static void multiply(const run_state *r, const tensor *w, bool transposed, const float *x,
+                     double *y)
+{
+    for (uint32_t row = 0; row < w->n_rows; row++) {
+        w->encoding->decode_row(w, row, r->p->row);
+        for (uint32_t k = 0; k < w->n_cols; k++) {
+            double weight_k = (double)r->p->row[k];
+            if (transposed) {
+                y[k] += weight_k * rounded(r, x[row]);
+            } else {
+                y[row] += weight_k * rounded(r, x[k]);
+            }
+        }
+    }
+}
+
+static void run_linear_heads(const run_state *r, const graph_value *v, float *y)
+{
+    const graph_value *stack = &r->p->g->values[v->in[1]];
+    const float *x = data(r, v->in[0]);
+    uint32_t n_heads = stack->i[1];
+    uint32_t n_in = r->p->g->values[v->in[0]].cols / n_heads;
+    uint32_t n_out = v->cols / n_heads;
+    for (size_t i = 0; i < (size_t)n_rows(r, v) * n_heads; i++) {
+        const tensor *w = &r->p->g->tensors[stack->i[0] + i % n_heads];
+        memset(r->p->o, 0, n_out * sizeof(double));
+        multiply(r, w, v->i[0] == 1, x + i * n_in, r->p->o);
+        for (uint32_t k = 0; k < n_out; k++) y[i * n_out + k] = (float)r->p->o[k];
+    }
+}
+
+static void run_cols(const run_state *r, const graph_value *v, float *y)
+{
+    uint32_t head_dim = v->i[0];
+    size_t n_heads = (size_t)n_rows(r, v) * (r->p->g->values[v->in[0]].cols / head_dim);
+    for (size_t h = 0; h < n_heads; h++) {
+        memcpy(y + h * v->i[2], data(r, v->in[0]) + h * head_dim + v->i[1],
+               v->i[2] * sizeof(float));
+    }
+}
+
+static void run_concat(const run_state *r, const graph_value *v, float *y)
+{
+    size_t n_a = r->p->g->values[v->in[0]].cols / v->i[0];
+    size_t n_b = r->p->g->values[v->in[1]].cols / v->i[0];
+    for (size_t h = 0; h < (size_t)n_rows(r, v) * v->i[0]; h++) {
+        memcpy(y + h * (n_a + n_b), data(r, v->in[0]) + h * n_a, n_a * sizeof(float));
+        memcpy(y + h * (n_a + n_b) + n_a, data(r, v->in[1]) + h * n_b, n_b * sizeof(float));
+    }
+}
+
 static void run_rms_norm(const run_state *r, const graph_value *v, float *y)
 {
-    const tensor *t = weight(r, v->in[1]);
     const float *x = data(r, v->in[0]);
     float *w = r->p->norm_weight;
-    t->encoding->decode_row(t, 0, w);
     uint32_t group = v->i[0];
+    for (uint32_t k = 0; k < group; k++) w[k] = 1.0F;
+    if (v->in[1] != 0) {
+        const tensor *t = weight(r, v->in[1]);
+        t->encoding->decode_row(t, 0, w);
+    }
     size_t n = (size_t)n_rows(r, v) * v->cols;
     for (size_t at = 0; at < n; at += group) {
         double sum = 0.0;
@@ -255,6 +331,61 @@ static void run_elementwise(const run_state *r, const graph_value *v, float *y)
     }
 }
 
+/* A number for each expert; NULL where there are none. */
+static const float *per_expert(const run_state *r, graph_id id, float *to)
+{
+    if (id == 0) return NULL;
+    weight(r, id)->encoding->decode_row(weight(r, id), 0, to);
+    return to;
+}
+
+static void run_route(const run_state *r, const graph_value *v, float *y)
+{
+    uint32_t n = r->p->g->values[v->in[0]].cols;
+    const float *s = data(r, v->in[0]);
+    const float *bias = per_expert(r, v->in[1], r->p->norm_weight);
+    const float *factor = per_expert(r, v->in[2], r->p->row);
+    host_router router = {r->p->o, r->p->chooser, r->p->flags};
+    for (uint32_t i = 0; i < n_rows(r, v); i++) {
+        host_route(v, n, s + (size_t)i * n, bias, factor, router, y + (size_t)i * v->cols);
+    }
+}
+
+/* Matrix e of a stack times x. */
+static void multiply_expert(const run_state *r, graph_id stack, uint32_t e, const float *x,
+                            float *y)
+{
+    const tensor *w = &r->p->g->tensors[r->p->g->values[stack].i[0] + e];
+    memset(r->p->o, 0, (size_t)w->n_rows * sizeof(double));
+    multiply(r, w, false, x, r->p->o);
+    for (uint32_t k = 0; k < w->n_rows; k++) y[k] = (float)r->p->o[k];
+}
+
+static void run_experts(const run_state *r, const graph_value *v, float *y)
+{
+    backend_plan *p = r->p;
+    uint32_t n_inner = p->g->values[v->in[2]].rows;
+    uint32_t top_k = p->g->values[v->in[1]].i[0];
+    const float *x = data(r, v->in[0]);
+    for (uint32_t i = 0; i < n_rows(r, v); i++, x += v->cols, y += v->cols) {
+        const float *route = data(r, v->in[1]) + (size_t)i * 2 * top_k;
+        memset(p->chooser, 0, v->cols * sizeof(double));
+        for (uint32_t k = 0; k < top_k; k++) {
+            uint32_t e = (uint32_t)route[k];
+            multiply_expert(r, v->in[2], e, x, p->gate);
+            multiply_expert(r, v->in[3], e, x, p->up);
+            for (uint32_t c = 0; c < n_inner; c++) {
+                double a = activate((graph_act)v->i[0], (double)p->gate[c]);
+                p->gate[c] = (float)(a * (double)p->up[c]);
+            }
+            multiply_expert(r, v->in[4], e, p->gate, p->up);
+            for (uint32_t c = 0; c < v->cols; c++)
+                p->chooser[c] += (double)route[top_k + k] * (double)p->up[c];
+        }
+        for (uint32_t c = 0; c < v->cols; c++) y[c] = (float)p->chooser[c];
+    }
+}
+
 static const kv_view *view_of(const run_state *r, uint32_t state_i, uint32_t row_i)
 {
     return &r->step->views[(size_t)state_i * r->step->n_rows + row_i];
@@ -263,20 +394,13 @@ static const kv_view *view_of(const run_state *r, uint32_t state_i, uint32_t row
 static void run_append(const run_state *r, const graph_value *v)
 {
     const float *k = data(r, v->in[0]);
-    const float *val = data(r, v->in[1]);
+    const float *val = v->in[1] != 0 ? data(r, v->in[1]) : NULL;
+    uint32_t k_cols = r->p->g->values[v->in[0]].cols;
     for (uint32_t row_i = 0; row_i < r->step->n_rows; row_i++) {
         const kv_view *view = view_of(r, v->i[0], row_i);
-        const kv_geometry *g = view->geometry;
-        const kv_codec *kc = kv_codec_by_id(g->k_codec);
-        const kv_codec *vc = kv_codec_by_id(g->v_codec);
         for (uint32_t i = r->step->row_starts[row_i]; i < r->step->row_starts[row_i + 1]; i++) {
-            for (uint32_t h = 0; h < g->n_heads; h++) {
-                size_t at = (size_t)i * g->n_heads + h;
-                uint32_t position = r->step->positions[i];
-                kc->encode_row(kc, g->base, kv_key(view, h, position), k + at * g->k_dim, g->k_dim);
-                vc->encode_row(vc, g->base, kv_value(view, h, position), val + at * g->v_dim,
-                               g->v_dim);
-            }
+            host_append(view, r->step->positions[i], k + (size_t)i * k_cols,
+                        val != NULL ? val + (size_t)i * v->cols : NULL);
         }
     }
 }
@@ -311,14 +435,13 @@ static void attend_one(const run_state *r, const graph_value *v, const kv_view *
                        const float *q, uint32_t position, float *y)
 {
     const kv_geometry *g = view->geometry;
-    const kv_codec *kc = kv_codec_by_id(g->k_codec);
     const kv_codec *vc = kv_codec_by_id(g->v_codec);
     double max = (double)-INFINITY;
     double sum = 0.0;
     double *o = r->p->o;
     memset(o, 0, g->v_dim * sizeof(double));
     for (uint32_t j = kv_lowest(g, position); j <= position; j++) {
-        kc->decode_row(kc, g->base, kv_key(view, head, j), r->p->row, g->k_dim);
+        host_key(g, kv_key(view, head, j), r->p->row);
         double score = 0.0;
         for (uint32_t d = 0; d < g->k_dim; d++) score += (double)q[d] * (double)r->p->row[d];
         score *= (double)v->f[0];
@@ -395,8 +518,24 @@ static void run_value(const run_state *r, graph_id id)
     case GRAPH_TAKE:
         run_take(r, v, data(r, id));
         break;
+    case GRAPH_COLS:
+        run_cols(r, v, data(r, id));
+        break;
+    case GRAPH_CONCAT:
+        run_concat(r, v, data(r, id));
+        break;
+    case GRAPH_LINEAR_HEADS:
+        run_linear_heads(r, v, data(r, id));
+        break;
+    case GRAPH_ROUTE:
+        run_route(r, v, data(r, id));
+        break;
+    case GRAPH_EXPERTS:
+        run_experts(r, v, data(r, id));
+        break;
     case GRAPH_NONE:
     case GRAPH_WEIGHT:
+    case GRAPH_STACK:
     case GRAPH_INPUT:
     case GRAPH_N_OPS:
         break;

@@ -1,5 +1,5 @@
 /* full.c - every position is kept: a query at p sees [0, p]. */
-#include "kv/layouts/layout.h"
+#include "kv/layouts/spans.h"
 
 static uint32_t keep(const kv_geometry *g, uint32_t len)
 {
@@ -11,7 +11,7 @@ static uint32_t keep(const kv_geometry *g, uint32_t len)
 static uint32_t slots(const kv_geometry *g, uint32_t context, uint32_t most_append)
 {
     (void)most_append;
-    return (uint32_t)(((uint64_t)context + g->page_tokens - 1) / g->page_tokens);
+    return kv_slots_all(g, context);
 }
 
 const kv_layout KV_LAYOUT_ROW_FULL = {"full", KV_LAYOUT_FULL, keep, slots};

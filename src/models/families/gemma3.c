@@ -39,15 +39,15 @@ static const model_param PARAMS[] = {
 static const model_slot SLOTS[] = {
     PART_DENSE_SLOTS,
     [PART_Q_NORM] = {"self_attn.q_norm.weight", "attn_q_norm.weight", SLOT_LAYER, SHAPE_NONE,
-                     SHAPE(head_dim), false, SHAPE_NONE},
+                     SHAPE(head_dim), false, .if_flag = SHAPE_NONE},
     [PART_K_NORM] = {"self_attn.k_norm.weight", "attn_k_norm.weight", SLOT_LAYER, SHAPE_NONE,
-                     SHAPE(head_dim), false, SHAPE_NONE},
+                     SHAPE(head_dim), false, .if_flag = SHAPE_NONE},
     [PART_MLP_NORM] = {"pre_feedforward_layernorm.weight", "ffn_norm.weight", SLOT_LAYER,
-                       SHAPE_NONE, SHAPE(n_embd), false, SHAPE_NONE},
+                       SHAPE_NONE, SHAPE(n_embd), false, .if_flag = SHAPE_NONE},
     [POST_ATTN_NORM] = {"post_attention_layernorm.weight", "post_attention_norm.weight", SLOT_LAYER,
-                        SHAPE_NONE, SHAPE(n_embd), false, SHAPE_NONE},
+                        SHAPE_NONE, SHAPE(n_embd), false, .if_flag = SHAPE_NONE},
     [POST_MLP_NORM] = {"post_feedforward_layernorm.weight", "post_ffw_norm.weight", SLOT_LAYER,
-                       SHAPE_NONE, SHAPE(n_embd), false, SHAPE_NONE},
+                       SHAPE_NONE, SHAPE(n_embd), false, .if_flag = SHAPE_NONE},
 };
 
 /* The largest size scales queries by width / heads; its GGUF file does not say so. */

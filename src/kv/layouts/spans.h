@@ -1,0 +1,28 @@
+/* spans.h - tables of slots, for layouts that keep everything and for those that let go. */
+#ifndef KV_LAYOUTS_SPANS_H
+#define KV_LAYOUTS_SPANS_H
+
+#include "kv/layouts/layout.h"
+
+static inline uint64_t kv_span_pages(const kv_geometry *g, uint64_t n_positions)
+{
+    return (n_positions + g->page_tokens - 1) / g->page_tokens;
+}
+
+/* Page j lies in slot j. */
+static inline uint32_t kv_slots_all(const kv_geometry *g, uint32_t context)
+{
+    return (uint32_t)kv_span_pages(g, context);
+}
+
+/* Page j lies in slot j mod R with R = ceil((W + Q) / P) + 1, Q the most a step appends: since
+ * pages are given back at commit only, and at most W positions are kept, a step never writes onto
+ * a page that one of its queries still sees. */
+static inline uint32_t kv_slots_ring(const kv_geometry *g, uint32_t context, uint32_t most_append)
+{
+    uint64_t ring = kv_span_pages(g, (uint64_t)g->window + most_append) + 1;
+    uint64_t all = kv_span_pages(g, context);
+    return (uint32_t)(ring < all ? ring : all);
+}
+
+#endif

@@ -1,0 +1,503 @@
+/* gemma4.c - Gemma 4 text models: window layers and full ones with heads of another size, layers
+ * that read another's keys and values, an embedding for each layer, experts beside the MLP. Source:
+ * Transformers' modeling_gemma4; mlx-lm's gemma4_text. Norm weights are used as they are stored. */
+#include <math.h>
+
+#include "base/assert.h"
+#include "models/parts.h"
+#include "models/rope.h"
+
+enum {
+    Q_FULL = PART_N_SLOTS,
+    O_FULL,
+    K_FULL,
+    V_FULL,
+    Q_NORM_FULL,
+    K_NORM_FULL,
+    K_LEFT,
+    V_LEFT,
+    K_NORM_LEFT,
+    POST_ATTN_NORM,
+    POST_MLP_NORM,
+    GATE_WIDE,
+    UP_WIDE,
+    DOWN_WIDE,
+    LAYER_SCALAR,
+    PLE_EMBED,
+    PLE_MODEL,
+    PLE_NORM,
+    PLE_GATE,
+    PLE_PROJECTION,
+    PLE_POST_NORM,
+    ROUTER,
+    ROUTER_SCALE,
+    EXPERT_FACTOR,
+    EXPERT_GATE,
+    EXPERT_UP,
+    EXPERT_DOWN,
+    MLP_POST_NORM,
+    EXPERTS_NORM,
+    EXPERTS_POST_NORM,
+    N_SLOTS
+};
+
+static const model_param PARAMS[] = {
+    {"num_hidden_layers", NULL, SHAPE(n_layers), PARAM_U32, true, 1, MODEL_LAYERS, 0},
+    {"hidden_size", NULL, SHAPE(n_embd), PARAM_U32, true, 1, 1 << 20, 0},
+    {"num_attention_heads", NULL, SHAPE(n_heads), PARAM_U32, true, 1, 4096, 0},
+    {"num_key_value_heads", NULL, SHAPE(n_kv_heads), PARAM_U32, true, 1, 4096, 0},
+    {"num_global_key_value_heads", NULL, SHAPE(n_full_kv_heads), PARAM_U32, false, 1, 4096, 0},
+    {"head_dim", NULL, SHAPE(head_dim), PARAM_U32, false, 2, 4096, 256},
+    {"global_head_dim", NULL, SHAPE(full_head_dim), PARAM_U32, false, 2, 4096, 512},
+    {"intermediate_size", NULL, SHAPE(n_ff), PARAM_U32, true, 1, 1 << 20, 0},
+    {"vocab_size", NULL, SHAPE(n_vocab), PARAM_U32, true, 1, MODEL_VOCAB, 0},
+    {"max_position_embeddings", NULL, SHAPE(context), PARAM_U32, false, 1, 1 << 30, 131072},
+    {"rms_norm_eps", NULL, SHAPE(norm_eps), PARAM_F32, false, 1e-12, 1, 1e-6},
+    {"sliding_window", NULL, SHAPE(window), PARAM_U32, false, 1, 1 << 30, 512},
+    {"final_logit_softcapping", NULL, SHAPE(final_softcap), PARAM_F32, false, 1e-3, 1e6, 0},
+    {"tie_word_embeddings", NULL, SHAPE(tied), PARAM_BOOL, false, 0, 1, 1},
+    {"attention_bias", NULL, SHAPE(qkv_bias), PARAM_BOOL, false, 0, 1, 0},
+    {"attention_k_eq_v", NULL, SHAPE(k_is_v), PARAM_BOOL, false, 0, 1, 0},
+    {"num_kv_shared_layers", NULL, SHAPE(n_shared_kv), PARAM_U32, false, 0, MODEL_LAYERS, 0},
+    {"use_double_wide_mlp", NULL, SHAPE(wide_mlp), PARAM_BOOL, false, 0, 1, 0},
+    {"hidden_size_per_layer_input", NULL, SHAPE(ple_dim), PARAM_U32, false, 0, 1 << 16, 0},
+    {"vocab_size_per_layer_input", NULL, SHAPE(n_ple_vocab), PARAM_U32, false, 0, MODEL_VOCAB, 0},
+    {"enable_moe_block", NULL, SHAPE(has_moe), PARAM_BOOL, false, 0, 1, 0},
+    {"num_experts", NULL, SHAPE(n_experts), PARAM_U32, false, 0, 4096, 0},
+    {"top_k_experts", NULL, SHAPE(n_top), PARAM_U32, false, 0, 256, 0},
+    {"moe_intermediate_size", NULL, SHAPE(n_expert_ff), PARAM_U32, false, 0, 1 << 20, 0},
+};
+
+static const model_stack GATE_STACK = {
+    SHAPE(n_experts),
+    STACK_SOURCES({"experts.gate_up_proj", NULL, SHAPE(n_gate_up), SHAPE_NONE},
+                  {"experts.switch_glu.gate_proj.weight", NULL, SHAPE_NONE, SHAPE_NONE}),
+    2};
+static const model_stack UP_STACK = {
+    SHAPE(n_experts),
+    STACK_SOURCES({"experts.gate_up_proj", NULL, SHAPE(n_gate_up), SHAPE(n_expert_ff)},
+                  {"experts.switch_glu.up_proj.weight", NULL, SHAPE_NONE, SHAPE_NONE}),
+    2};
+static const model_stack DOWN_STACK = {
+    SHAPE(n_experts),
+    STACK_SOURCES({"experts.down_proj", NULL, SHAPE_NONE, SHAPE_NONE},
+                  {"experts.switch_glu.down_proj.weight", NULL, SHAPE_NONE, SHAPE_NONE}),
+    2};
+
+/* Of layers that read another's: some files have them all the same. */
+#define LEFT(name)                                                                                 \
+    {                                                                                              \
+        .hf_name = (name), .place = SLOT_LAYER, .rows = SHAPE_NONE, .cols = SHAPE_NONE,            \
+        .if_flag = SHAPE_NONE, .layers = SLOT_IN(is_shared), .unused = true                        \
+    }
+#define STACK(of, n_rows, n_cols)                                                                  \
+    {                                                                                              \
+        .hf_name = #of, .place = SLOT_LAYER, .rows = SHAPE(n_rows), .cols = SHAPE(n_cols),         \
+        .if_flag = SHAPE(has_moe), .stack = &(of)                                                  \
+    }
+
+static const model_slot SLOTS[N_SLOTS] = {
+    PART_MODEL_SLOTS,
+    [PART_Q] =
+        SLOT_MATRIX("self_attn.q_proj.weight", q_dim, n_embd, SHAPE_NONE, SLOT_IN(is_window)),
+    [PART_O] =
+        SLOT_MATRIX("self_attn.o_proj.weight", n_embd, q_dim, SHAPE_NONE, SLOT_IN(is_window)),
+    [PART_K] =
+        SLOT_MATRIX("self_attn.k_proj.weight", kv_dim, n_embd, SHAPE_NONE, SLOT_IN(own_window)),
+    [PART_V] =
+        SLOT_MATRIX("self_attn.v_proj.weight", kv_dim, n_embd, SHAPE_NONE, SLOT_IN(own_window)),
+    [PART_Q_NORM] =
+        SLOT_VECTOR("self_attn.q_norm.weight", head_dim, SHAPE_NONE, SLOT_IN(is_window)),
+    [PART_K_NORM] =
+        SLOT_VECTOR("self_attn.k_norm.weight", head_dim, SHAPE_NONE, SLOT_IN(own_window)),
+    [Q_FULL] = SLOT_MATRIX("self_attn.q_proj.weight", full_q_dim, n_embd, SHAPE_NONE,
+                           SLOT_NOT_IN(is_window)),
+    [O_FULL] = SLOT_MATRIX("self_attn.o_proj.weight", n_embd, full_q_dim, SHAPE_NONE,
+                           SLOT_NOT_IN(is_window)),
+    [K_FULL] =
+        SLOT_MATRIX("self_attn.k_proj.weight", full_kv_dim, n_embd, SHAPE_NONE, SLOT_IN(own_full)),
+    [V_FULL] = SLOT_MATRIX("self_attn.v_proj.weight", full_kv_dim, n_embd, SHAPE_NONE,
+                           SLOT_IN(own_full_v)),
+    [Q_NORM_FULL] =
+        SLOT_VECTOR("self_attn.q_norm.weight", full_head_dim, SHAPE_NONE, SLOT_NOT_IN(is_window)),
+    [K_NORM_FULL] =
+        SLOT_VECTOR("self_attn.k_norm.weight", full_head_dim, SHAPE_NONE, SLOT_IN(own_full)),
+    [K_LEFT] = LEFT("self_attn.k_proj.weight"),
+    [V_LEFT] = LEFT("self_attn.v_proj.weight"),
+    [K_NORM_LEFT] = LEFT("self_attn.k_norm.weight"),
+    [POST_ATTN_NORM] = SLOT_VECTOR("post_attention_layernorm.weight", n_embd, SHAPE_NONE, 0),
+    [PART_MLP_NORM] = SLOT_VECTOR("pre_feedforward_layernorm.weight", n_embd, SHAPE_NONE, 0),
+    [POST_MLP_NORM] = SLOT_VECTOR("post_feedforward_layernorm.weight", n_embd, SHAPE_NONE, 0),
+    [PART_GATE] =
+        SLOT_MATRIX("mlp.gate_proj.weight", n_ff, n_embd, SHAPE_NONE, SLOT_NOT_IN(is_wide)),
+    [PART_UP] = SLOT_MATRIX("mlp.up_proj.weight", n_ff, n_embd, SHAPE_NONE, SLOT_NOT_IN(is_wide)),
+    [PART_DOWN] =
+        SLOT_MATRIX("mlp.down_proj.weight", n_embd, n_ff, SHAPE_NONE, SLOT_NOT_IN(is_wide)),
+    [GATE_WIDE] =
+        SLOT_MATRIX("mlp.gate_proj.weight", n_ff_wide, n_embd, SHAPE_NONE, SLOT_IN(is_wide)),
+    [UP_WIDE] = SLOT_MATRIX("mlp.up_proj.weight", n_ff_wide, n_embd, SHAPE_NONE, SLOT_IN(is_wide)),
+    [DOWN_WIDE] =
+        SLOT_MATRIX("mlp.down_proj.weight", n_embd, n_ff_wide, SHAPE_NONE, SLOT_IN(is_wide)),
+    [LAYER_SCALAR] = SLOT_VECTOR("layer_scalar", one, SHAPE_NONE, 0),
+    [PLE_EMBED] = {.hf_name = "embed_tokens_per_layer.weight",
+                   .place = SLOT_MODEL,
+                   .rows = SHAPE(n_ple_vocab),
+                   .cols = SHAPE(ple_all),
+                   .if_flag = SHAPE(has_ple)},
+    [PLE_MODEL] = {.hf_name = "per_layer_model_projection.weight",
+                   .place = SLOT_MODEL,
+                   .rows = SHAPE(ple_all),
+                   .cols = SHAPE(n_embd),
+                   .if_flag = SHAPE(has_ple)},
+    [PLE_NORM] = {.hf_name = "per_layer_projection_norm.weight",
+                  .place = SLOT_MODEL,
+                  .rows = SHAPE_NONE,
+                  .cols = SHAPE(ple_dim),
+                  .if_flag = SHAPE(has_ple)},
+    [PLE_GATE] = SLOT_MATRIX("per_layer_input_gate.weight", ple_dim, n_embd, SHAPE(has_ple), 0),
+    [PLE_PROJECTION] =
+        SLOT_MATRIX("per_layer_projection.weight", n_embd, ple_dim, SHAPE(has_ple), 0),
+    [PLE_POST_NORM] = SLOT_VECTOR("post_per_layer_input_norm.weight", n_embd, SHAPE(has_ple), 0),
+    [ROUTER] = SLOT_MATRIX("router.proj.weight", n_experts, n_embd, SHAPE(has_moe), 0),
+    [ROUTER_SCALE] = SLOT_VECTOR("router.scale", n_embd, SHAPE(has_moe), 0),
+    [EXPERT_FACTOR] = SLOT_VECTOR("router.per_expert_scale", n_experts, SHAPE(has_moe), 0),
+    [EXPERT_GATE] = STACK(GATE_STACK, n_expert_ff, n_embd),
+    [EXPERT_UP] = STACK(UP_STACK, n_expert_ff, n_embd),
+    [EXPERT_DOWN] = STACK(DOWN_STACK, n_embd, n_expert_ff),
+    [MLP_POST_NORM] = SLOT_VECTOR("post_feedforward_layernorm_1.weight", n_embd, SHAPE(has_moe), 0),
+    [EXPERTS_NORM] = SLOT_VECTOR("pre_feedforward_layernorm_2.weight", n_embd, SHAPE(has_moe), 0),
+    [EXPERTS_POST_NORM] =
+        SLOT_VECTOR("post_feedforward_layernorm_2.weight", n_embd, SHAPE(has_moe), 0),
+};
+
+/* ---- what follows from the parameters -------------------------------------------------------- */
+
+/* Values that would be computed wrongly. */
+static weft_status refuse(const model_params *p, const model_source *source, weft_error *err)
+{
+    bool found;
+    str text;
+    weft_status status = source_text(source, "hidden_activation", NULL, &found, &text, err);
+    if (status != WEFT_OK) return status;
+    if (found && !str_equal_text(text, "gelu_pytorch_tanh")) {
+        return err_set(err, WEFT_UNSUPPORTED,
+                       "config.json: hidden_activation '%.*s' is not supported",
+                       (int)(text.len < 64 ? text.len : 64), text.ptr);
+    }
+    status = source_text(source, "use_bidirectional_attention", NULL, &found, &text, err);
+    if (status != WEFT_OK) return status;
+    /* "vision" is about images, which there are none of. */
+    if (p->qkv_bias || (found && !str_equal_text(text, "vision"))) {
+        return err_set(err, WEFT_UNSUPPORTED, "config.json: %s is not supported for gemma4",
+                       p->qkv_bias ? "attention_bias" : "use_bidirectional_attention");
+    }
+    return WEFT_OK;
+}
+
+static weft_status layer_number(const json *entry, const char *key, uint32_t layer, uint32_t *n,
+                                weft_error *err)
+{
+    const json *value = json_get(entry, key);
+    if (json_kind_of(value) == JSON_KIND_NULL) return WEFT_OK;
+    int64_t number = json_int(value, 0);
+    if (number < 1 || number > 4096) {
+        return err_set(err, WEFT_FORMAT, "config.json: %s of layer %u is %lld, expected 1 to 4096",
+                       key, layer, (long long)number);
+    }
+    *n = (uint32_t)number;
+    return WEFT_OK;
+}
+
+/* "per_layer_config": what differs, under the layer's number; zeros may stand before it. */
+static weft_status read_layer_config(model_params *p, str key, const json *entry, bool *any,
+                                     weft_error *err)
+{
+    uint64_t layer = 0;
+    for (size_t i = 0; i < key.len; i++) {
+        bool digit = key.ptr[i] >= '0' && key.ptr[i] <= '9';
+        layer = digit ? layer * 10 + (uint64_t)(key.ptr[i] - '0') : MODEL_LAYERS;
+        if (layer >= p->n_layers) {
+            return err_set(err, WEFT_FORMAT,
+                           "config.json: per_layer_config of '%.*s', of %u layers",
+                           (int)(key.len < 64 ? key.len : 64), key.ptr, p->n_layers);
+        }
+    }
+    json_iter iter = {0};
+    str name;
+    const json *value;
+    while (json_next(entry, &iter, &name, &value)) {
+        if (str_equal_text(name, "head_dim") || str_equal_text(name, "num_key_value_heads"))
+            continue;
+        return err_set(err, WEFT_UNSUPPORTED,
+                       "config.json: per_layer_config with '%.*s' is not supported",
+                       (int)(name.len < 64 ? name.len : 64), name.ptr);
+    }
+    uint32_t dim = p->head_dim;
+    uint32_t heads = p->n_kv_heads;
+    weft_status status = layer_number(entry, "head_dim", (uint32_t)layer, &dim, err);
+    if (status == WEFT_OK)
+        status = layer_number(entry, "num_key_value_heads", (uint32_t)layer, &heads, err);
+    if (status != WEFT_OK) return status;
+    bool full = !p->is_window[layer];
+    if (full && !*any) {
+        p->full_head_dim = dim;
+        p->n_full_kv_heads = heads;
+        *any = true;
+    }
+    uint32_t as_dim = full ? p->full_head_dim : p->head_dim;
+    uint32_t as_heads = full ? p->n_full_kv_heads : p->n_kv_heads;
+    if (dim == as_dim && heads == as_heads) return WEFT_OK;
+    return err_set(err, WEFT_UNSUPPORTED,
+                   "config.json: layer %u has %u heads of %u, others of its kind %u of %u",
+                   (uint32_t)layer, heads, dim, as_heads, as_dim);
+}
+
+static weft_status derive_heads(model_params *p, const model_source *source, weft_error *err)
+{
+    const json *layers = json_get(source->config, "per_layer_config");
+    json_iter iter = {0};
+    str key;
+    const json *entry;
+    bool any = false;
+    if (!p->k_is_v || p->n_full_kv_heads == 0) p->n_full_kv_heads = p->n_kv_heads;
+    while (json_next(layers, &iter, &key, &entry)) {
+        weft_status status = read_layer_config(p, key, entry, &any, err);
+        if (status != WEFT_OK) return status;
+    }
+    bool ok = p->n_heads % p->n_kv_heads == 0 && p->n_heads % p->n_full_kv_heads == 0;
+    if (!ok || p->head_dim % 2 != 0 || p->full_head_dim % 2 != 0) {
+        return err_set(err, WEFT_FORMAT,
+                       "config.json: %u heads of %u and %u do not go with %u and %u key heads",
+                       p->n_heads, p->head_dim, p->full_head_dim, p->n_kv_heads,
+                       p->n_full_kv_heads);
+    }
+    p->rope_dims = p->head_dim;
+    p->q_dim = p->n_heads * p->head_dim;
+    p->kv_dim = p->n_kv_heads * p->head_dim;
+    p->full_q_dim = p->n_heads * p->full_head_dim;
+    p->full_kv_dim = p->n_full_kv_heads * p->full_head_dim;
+    return WEFT_OK;
+}
+
+/* Layers that share read the last layer of their kind that has its own. */
+static weft_status derive_sharing(model_params *p, weft_error *err)
+{
+    bool window = false;
+    bool full = false;
+    uint32_t n_own = p->n_shared_kv < p->n_layers ? p->n_layers - p->n_shared_kv : 0;
+    for (uint32_t i = 0; i < p->n_layers; i++) {
+        p->is_shared[i] = i >= n_own;
+        p->own_window[i] = !p->is_shared[i] && p->is_window[i];
+        p->own_full[i] = !p->is_shared[i] && !p->is_window[i];
+        p->own_full_v[i] = p->own_full[i] && !p->k_is_v;
+        p->is_wide[i] = p->is_shared[i] && p->wide_mlp;
+        window = window || p->own_window[i];
+        full = full || p->own_full[i];
+        if (!p->is_shared[i] || (p->is_window[i] ? window : full)) continue;
+        return err_set(err, WEFT_FORMAT,
+                       "config.json: layer %u shares keys and values, and no layer of its kind has "
+                       "them",
+                       i);
+    }
+    p->n_ff_wide = 2 * p->n_ff;
+    return WEFT_OK;
+}
+
+static weft_status derive_experts(model_params *p, weft_error *err)
+{
+    p->n_gate_up = 2 * p->n_expert_ff;
+    bool ok = p->n_experts > 0 && p->n_top > 0 && p->n_top <= p->n_experts && p->n_expert_ff > 0;
+    if (ok || !p->has_moe) return WEFT_OK;
+    return err_set(err, WEFT_FORMAT, "config.json: %u of %u experts of width %u is not possible",
+                   p->n_top, p->n_experts, p->n_expert_ff);
+}
+
+static weft_status derive_ple(model_params *p, weft_error *err)
+{
+    uint64_t all = (uint64_t)p->ple_dim * p->n_layers;
+    p->has_ple = p->ple_dim > 0;
+    p->ple_all = (uint32_t)all;
+    if (!p->has_ple || p->n_ple_vocab >= p->n_vocab) return WEFT_OK;
+    return err_set(err, WEFT_FORMAT,
+                   "config.json: vocab_size_per_layer_input is %u, expected at least %u",
+                   p->n_ple_vocab, p->n_vocab);
+}
+
+static weft_status derive_ropes(model_params *p, const model_source *source, weft_error *err)
+{
+    const json *settings = json_get(source->config, "rope_parameters");
+    const json *full = json_get(settings, "full_attention");
+    const json *local = json_get(settings, "sliding_attention");
+    p->n_ropes = 2;
+    weft_status status = rope_config(&p->ropes[0], source, full, 1e6, p->context, err);
+    if (status == WEFT_OK && json_kind_of(full) == JSON_KIND_NULL) {
+        p->ropes[0].kind = ROPE_PROPORTIONAL;
+        p->ropes[0].partial = 0.25;
+    }
+    p->ropes[0].n_dims = p->full_head_dim;
+    if (status == WEFT_OK) status = rope_config(&p->ropes[1], source, local, 1e4, p->context, err);
+    return status;
+}
+
+static weft_status derive(model_params *p, const model_source *source, weft_error *err)
+{
+    bool found;
+    weft_status status = refuse(p, source, err);
+    if (status == WEFT_OK) status = part_layer_types(p, source, &found, err);
+    if (status == WEFT_OK && !found)
+        status = err_set(err, WEFT_FORMAT, "config.json has no layer_types");
+    p->is_window[p->n_layers - 1] = false;
+    p->act = GRAPH_GELU_TANH;
+    p->embed_scale = (float)sqrt((double)p->n_embd);
+    p->attn_scale = 1.0F;
+    p->one = 1;
+    if (status == WEFT_OK) status = derive_heads(p, source, err);
+    if (status == WEFT_OK) status = derive_sharing(p, err);
+    if (status == WEFT_OK) status = derive_experts(p, err);
+    if (status == WEFT_OK) status = derive_ple(p, err);
+    return status == WEFT_OK ? derive_ropes(p, source, err) : status;
+}
+
+/* ---- the graph ------------------------------------------------------------------------------- */
+
+/* What the layers of a kind have in common. */
+typedef struct kind {
+    uint32_t q, k, v, o, q_norm, k_norm; /* slots */
+    uint32_t head_dim, n_kv_heads, rope_i;
+    uint8_t layout;
+    uint32_t window;
+    bool k_is_v;
+    graph_id state; /* of the last layer with its own */
+} kind;
+
+static graph_id append(model_build *b, uint32_t layer, const kind *of, graph_id k, graph_id v)
+{
+    graph *g = b->g;
+    uint32_t state_i = b->n_kv_layers++;
+    b->kv_layers[state_i] = (kv_layer){.layout = of->layout,
+                                       .n_heads = of->n_kv_heads,
+                                       .k_dim = of->head_dim,
+                                       .v_dim = of->head_dim,
+                                       .window = of->window};
+    v = graph_rms_norm_plain(g, v, of->head_dim, b->p->norm_eps);
+    k = graph_rope_apply(g, part_norm(b, of->k_norm, layer, k), of->head_dim, of->rope_i);
+    return graph_kv_append(g, k, v, state_i, of->n_kv_heads);
+}
+
+static graph_id attention(model_build *b, uint32_t layer, kind *of, graph_id x)
+{
+    graph *g = b->g;
+    graph_id q = graph_linear(g, x, build_slot(b, of->q, layer), 0);
+    if (!b->p->is_shared[layer]) {
+        graph_id k = graph_linear(g, x, build_slot(b, of->k, layer), 0);
+        graph_id v = of->k_is_v ? k : graph_linear(g, x, build_slot(b, of->v, layer), 0);
+        of->state = append(b, layer, of, k, v);
+    }
+    q = graph_rope_apply(g, part_norm(b, of->q_norm, layer, q), of->head_dim, of->rope_i);
+    graph_id o = graph_attend(g, q, of->state, b->p->n_heads, b->p->attn_scale, 0.0F);
+    return graph_linear(g, o, build_slot(b, of->o, layer), 0);
+}
+
+static graph_id mlp(model_build *b, uint32_t layer, graph_id x)
+{
+    graph *g = b->g;
+    if (!b->p->is_wide[layer]) return part_mlp_build(b, layer, x);
+    graph_id gate = graph_linear(g, x, build_slot(b, GATE_WIDE, layer), 0);
+    graph_id up = graph_linear(g, x, build_slot(b, UP_WIDE, layer), 0);
+    graph_id h = graph_glu(g, gate, up, b->p->act);
+    return graph_linear(g, h, build_slot(b, DOWN_WIDE, layer), 0);
+}
+
+/* Of the residual stream before any norm. */
+static graph_id experts(model_build *b, uint32_t layer, graph_id x)
+{
+    graph *g = b->g;
+    const model_params *p = b->p;
+    graph_id r = part_norm(b, ROUTER_SCALE, layer, x);
+    r = graph_scale(g, r, (float)(1.0 / sqrt((double)p->n_embd)));
+    graph_id scores = graph_linear(g, r, build_slot(b, ROUTER, layer), 0);
+    graph_route how = {.top_k = p->n_top, .flags = GRAPH_ROUTE_NORMALIZE, .scale = 1.0F};
+    graph_id route = graph_route_experts(g, scores, 0, build_slot(b, EXPERT_FACTOR, layer), how);
+    graph_id stacks[3] = {build_stack(b, EXPERT_GATE, layer), build_stack(b, EXPERT_UP, layer),
+                          build_stack(b, EXPERT_DOWN, layer)};
+    graph_id y = graph_experts(g, part_norm(b, EXPERTS_NORM, layer, x), route, stacks, p->act);
+    return part_norm(b, EXPERTS_POST_NORM, layer, y);
+}
+
+static graph_id feed_forward(model_build *b, uint32_t layer, graph_id x)
+{
+    graph *g = b->g;
+    graph_id f = mlp(b, layer, part_norm(b, PART_MLP_NORM, layer, x));
+    if (b->p->has_moe)
+        f = graph_add(g, part_norm(b, MLP_POST_NORM, layer, f), experts(b, layer, x));
+    return graph_add(g, x, part_norm(b, POST_MLP_NORM, layer, f));
+}
+
+/* What each layer gets of a token beside the stream: [n, layers * ple_dim]. */
+static graph_id layer_inputs(model_build *b, graph_id tokens, graph_id x)
+{
+    graph *g = b->g;
+    const model_params *p = b->p;
+    graph_id e = graph_embed(g, tokens, build_slot(b, PLE_EMBED, 0));
+    e = graph_scale(g, e, (float)sqrt((double)p->ple_dim));
+    graph_id y = graph_linear(g, x, build_slot(b, PLE_MODEL, 0), 0);
+    y = part_norm(b, PLE_NORM, 0, graph_scale(g, y, (float)(1.0 / sqrt((double)p->n_embd))));
+    return graph_scale(g, graph_add(g, y, e), (float)sqrt(0.5));
+}
+
+static graph_id add_layer_input(model_build *b, uint32_t layer, graph_id x, graph_id inputs)
+{
+    graph *g = b->g;
+    const model_params *p = b->p;
+    graph_id gate = graph_linear(g, x, build_slot(b, PLE_GATE, layer), 0);
+    graph_id own = graph_cols(g, inputs, p->ple_all, layer * p->ple_dim, p->ple_dim);
+    graph_id u = graph_glu(g, gate, own, p->act);
+    u = graph_linear(g, u, build_slot(b, PLE_PROJECTION, layer), 0);
+    return graph_add(g, x, part_norm(b, PLE_POST_NORM, layer, u));
+}
+
+static void build(model_build *b)
+{
+    graph *g = b->g;
+    const model_params *p = b->p;
+    kind kinds[2] = {
+        {Q_FULL, K_FULL, V_FULL, O_FULL, Q_NORM_FULL, K_NORM_FULL, p->full_head_dim,
+         p->n_full_kv_heads, 0, KV_LAYOUT_FULL, 0, p->k_is_v, 0},
+        {PART_Q, PART_K, PART_V, PART_O, PART_Q_NORM, PART_K_NORM, p->head_dim, p->n_kv_heads, 1,
+         KV_LAYOUT_WINDOW, p->window, false, 0},
+    };
+    graph_id tokens = graph_tokens(g);
+    graph_id x = graph_embed(g, tokens, build_slot(b, PART_EMBED, 0));
+    x = graph_scale(g, x, p->embed_scale);
+    graph_id inputs = p->has_ple ? layer_inputs(b, tokens, x) : 0;
+    for (uint32_t l = 0; l < p->n_layers; l++) {
+        graph_id a = part_norm(b, PART_ATTN_NORM, l, x);
+        a = attention(b, l, &kinds[p->is_window[l] ? 1 : 0], a);
+        x = graph_add(g, x, part_norm(b, POST_ATTN_NORM, l, a));
+        x = feed_forward(b, l, x);
+        if (p->has_ple) x = add_layer_input(b, l, x, inputs);
+        x = graph_scale(g, x, build_number(b, LAYER_SCALAR, l));
+    }
+    part_head(b, x);
+}
+
+static const char *const HF_TYPES[] = {"gemma4_text", "gemma4", NULL};
+static const char *const GGUF_TYPES[] = {NULL};
+static const char *const DROP[] = {"*.rotary_emb.inv_freq", "vision_tower.*",
+                                   "model.vision_tower.*",  "embed_vision.*",
+                                   "model.embed_vision.*",  "audio_tower.*",
+                                   "model.audio_tower.*",   "embed_audio.*",
+                                   "model.embed_audio.*",   NULL};
+
+const model_family MODEL_FAMILY_GEMMA4 = {
+    .name = "gemma4",
+    .hf_types = HF_TYPES,
+    .gguf_types = GGUF_TYPES,
+    .params = PARAMS,
+    .n_params = COUNT_OF(PARAMS),
+    .slots = SLOTS,
+    .n_slots = COUNT_OF(SLOTS),
+    .drop = DROP,
+    .derive = derive,
+    .build = build,
+};

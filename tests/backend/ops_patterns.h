@@ -1,0 +1,76 @@
+/* ops_patterns.h - patterns of test_ops.c: many layers of one input, columns and stacks, latent and
+ * chunked states. */
+#ifndef BACKEND_OPS_PATTERNS_H
+#define BACKEND_OPS_PATTERNS_H
+
+#include "backend/ops_model.h"
+
+/* More layers of one input than a phase takes. */
+static inline void pattern_many_linears(model *m)
+{
+    graph *g = &m->g;
+    m->plain_weights = true;
+    graph_id x = model_embed(m);
+    graph_id y[20];
+    for (uint32_t i = 0; i < 20; i++) y[i] = model_linear(m, x, m->width);
+    graph_id sum = x;
+    for (uint32_t i = 0; i < 20; i++) sum = graph_add(g, sum, y[i]);
+    graph_finish(g, model_linear(m, graph_take(g, sum), MODEL_VOCAB));
+}
+
+/* Columns of heads taken apart, put together in another way, and read twice. */
+static inline void pattern_columns(model *m)
+{
+    graph *g = &m->g;
+    graph_id x = model_embed(m);
+    graph_id a = model_linear(m, x, 3 * 7);
+    graph_id b = graph_cols(g, a, 7, 2, 4);
+    graph_id c = graph_concat(g, b, graph_cols(g, a, 7, 0, 7), 3);
+    graph_id d = graph_concat(g, c, graph_scale(g, b, 2.0F), 1);
+    graph_id t = graph_take(g, graph_concat(g, d, x, 1));
+    graph_id e = graph_cols(g, t, 45 + m->width, 1, 44);
+    graph_finish(g, graph_concat(g, model_linear(m, e, MODEL_VOCAB), e, 1));
+}
+
+/* A matrix a head, either way, over all tokens and over those that are wanted. */
+static inline void pattern_heads(model *m)
+{
+    graph *g = &m->g;
+    uint32_t heads = draw(1, 5);
+    uint32_t width = draw(0, 1) == 0 ? 64 : draw(1, 40);
+    graph_id x = model_linear(m, model_embed(m), heads * width);
+    graph_id a = graph_linear_heads(g, x, model_stack(m, heads, 32, width), false);
+    graph_id b = graph_linear_heads(g, a, model_stack(m, heads, 32, width), true);
+    graph_id t = graph_take(g, graph_add(g, x, b));
+    t = graph_linear_heads(g, t, model_stack(m, heads, 23, width), false);
+    graph_finish(g, model_linear(m, t, MODEL_VOCAB));
+}
+
+static inline void pattern_latent(model *m)
+{
+    graph_id x = model_embed(m);
+    x = graph_add(&m->g, x, model_latent(m, x));
+    graph_finish(&m->g, model_linear(m, graph_take(&m->g, x), MODEL_VOCAB));
+}
+
+static inline void pattern_chunked(model *m)
+{
+    graph_id x = model_embed(m);
+    m->chunked = true;
+    x = graph_add(&m->g, x, model_attention(m, x, draw(1, 40)));
+    graph_finish(&m->g, model_linear(m, graph_take(&m->g, x), MODEL_VOCAB));
+}
+
+/* Experts beside a layer of the same input, of all tokens and of those that are wanted. */
+static inline void pattern_experts(model *m)
+{
+    graph *g = &m->g;
+    graph_id x = model_embed(m);
+    graph_id a = model_experts(m, x, (graph_act)draw(0, 2));
+    graph_id b = model_mlp(m, x, GRAPH_SILU);
+    graph_id t = graph_take(g, graph_add(g, graph_add(g, x, b), a));
+    t = graph_add(g, t, model_experts(m, graph_take(g, x), GRAPH_SILU));
+    graph_finish(g, model_linear(m, t, MODEL_VOCAB));
+}
+
+#endif
