@@ -111,17 +111,18 @@ static bool key_of(tpl_render *r, tpl_value item, tpl_value path, bool case_sens
     return tpl_string_case(r, key->as.text, TPL_CASE_LOWER, key);
 }
 
-/* "a,b": a list of keys. */
+/* A list of keys, those of "a,b" or of one path: a list orders equal keys of any type, also ones
+ * that have no order by themselves. */
 static bool keys_of(tpl_render *r, tpl_value item, tpl_value paths, bool case_sensitive,
                     tpl_value *key)
 {
     str s = paths.kind == TPL_TEXT ? tpl_text_str(paths.as.text) : (str){"", 0};
-    if (s.len == 0 || memchr(s.ptr, ',', s.len) == NULL) {
-        return key_of(r, item, paths, case_sensitive, key);
-    }
-    tpl_seq *keys = tpl_seq_new(r, TPL_LIST, 0);
+    bool single = s.len == 0 || memchr(s.ptr, ',', s.len) == NULL;
+    tpl_seq *keys = tpl_seq_new(r, TPL_LIST, single ? 1 : 0);
     size_t capacity = 0;
     if (keys == NULL) return false;
+    *key = tpl_seq_value(keys);
+    if (single) return key_of(r, item, paths, case_sensitive, &keys->items[0]);
     for (size_t at = 0; at <= s.len;) {
         size_t end = at;
         while (end < s.len && s.ptr[end] != ',') end++;
@@ -133,18 +134,7 @@ static bool keys_of(tpl_render *r, tpl_value item, tpl_value paths, bool case_se
         }
         at = end + 1;
     }
-    *key = tpl_seq_value(keys);
     return true;
-}
-
-static bool sort_by(tpl_render *r, tpl_seq *s, tpl_value paths, bool case_sensitive, bool reverse)
-{
-    tpl_value *keys = tpl_alloc(r, s->n == 0 ? 1 : s->n, sizeof *keys);
-    if (keys == NULL) return false;
-    for (size_t i = 0; i < s->n; i++) {
-        if (!keys_of(r, s->items[i], paths, case_sensitive, &keys[i])) return false;
-    }
-    return tpl_sort(r, keys, s->items, s->n, reverse);
 }
 
 static tpl_value path_slot(const tpl_call *call, size_t slot)
@@ -155,12 +145,14 @@ static tpl_value path_slot(const tpl_call *call, size_t slot)
 FILTER(filter_sort)
 {
     tpl_seq *s = tpl_collect(r, self);
-    if (s == NULL || !sort_by(r, s, path_slot(call, 2), tpl_slot_flag(call, 1, false),
-                              tpl_slot_flag(call, 0, false))) {
-        return false;
+    tpl_value *keys = s == NULL ? NULL : tpl_alloc(r, s->n == 0 ? 1 : s->n, sizeof *keys);
+    if (keys == NULL) return false;
+    for (size_t i = 0; i < s->n; i++) {
+        if (!keys_of(r, s->items[i], path_slot(call, 2), tpl_slot_flag(call, 1, false), &keys[i]))
+            return false;
     }
     *out = tpl_seq_value(s);
-    return true;
+    return tpl_sort(r, keys, s->items, s->n, tpl_slot_flag(call, 0, false));
 }
 
 FILTER(filter_dictsort)
@@ -175,14 +167,18 @@ FILTER(filter_dictsort)
     }
     const tpl_dict *d = self.as.dict;
     tpl_seq *pairs = tpl_seq_new(r, TPL_LIST, d->n);
-    if (pairs == NULL || !tpl_step(r, d->n)) return false;
+    tpl_value *keys = tpl_alloc(r, d->n == 0 ? 1 : d->n, sizeof *keys);
+    if (pairs == NULL || keys == NULL || !tpl_step(r, d->n)) return false;
     for (size_t i = 0; i < d->n; i++) {
         pairs->items[i] = tpl_pair(r, d->entries[i].key, d->entries[i].value);
+        if (!key_of(r, pairs->items[i], tpl_int(by_value ? 1 : 0), tpl_slot_flag(call, 0, false),
+                    &keys[i])) {
+            return false;
+        }
     }
     *out = tpl_seq_value(pairs);
     return r->status == WEFT_OK &&
-           sort_by(r, pairs, tpl_int(by_value ? 1 : 0), tpl_slot_flag(call, 0, false),
-                   tpl_slot_flag(call, 2, false));
+           tpl_sort(r, keys, pairs->items, pairs->n, tpl_slot_flag(call, 2, false));
 }
 
 /* The first item that no other is before (or, wanted 1, behind). */
