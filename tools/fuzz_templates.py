@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Differential fuzzing of src/chat/template*.c against Jinja2: random templates, same text or both refuse.
+"""Differential fuzzing of src/chat/template*.c against Jinja2: random templates, same text or both refuse. A word
+that only the variables hold must stand inside the spans of untrusted bytes, whatever was done to it.
 
 Usage: tools/fuzz_templates.py RENDERER [--count N] [--seed S]
 RENDERER is tests/chat/render_main.c built (see its head); needs the Python package jinja2."""
@@ -22,9 +23,9 @@ VARS = dict(expressions.VARS, messages=[
     {"role": "system", "content": " Be brief. "}, {"role": "user", "content": "Hi\n<b>"},
     {"role": "assistant", "content": None, "tool_calls": [{"name": "f", "arguments": {"x": 1}}]},
     {"role": "user", "content": [{"type": "text", "text": "part"}]}], bos_token="<s>",
-            tools=[{"type": "function", "function": {"name": "f", "parameters": {"a": {"type": "string"}}}}])
+            secret="zqXJkv <zqxjkv> Zq", hidden={"zqxjkv": ["qxjkvz", "jkvzqx"]}, tools=[{"type": "function", "function": {"name": "f", "parameters": {"a": {"type": "string"}}}}])
 
-NAMES = list(expressions.VARS) + ["missing", "x", "y", "ns", "messages", "bos_token", "tools"]
+NAMES = list(expressions.VARS) + ["missing", "x", "y", "ns", "messages", "bos_token", "tools", "secret", "hidden"]
 TEXTS = ["a", " ", "", "Hello", "b,c", "\\n", "é", "x y", "  pad ", "A", "\\u2028", "ǆ", "\\x41\\t", "\\q"]
 FILTERS = ["upper", "lower", "trim", "length", "list", "first", "last", "join", "join(',')", "string",
            "int", "float", "abs", "sort", "reverse", "tojson", "tojson(indent=2)", "default('d')",
@@ -142,7 +143,7 @@ class Maker:
 
     def text_of(self, depth):
         """What has every method of a string, and goes through every filter of one."""
-        base = self.pick(["s", "u", "csv", "pad", "m", "e", "xml", "q", "bos_token", f"({self.expr(depth)}|string)",
+        base = self.pick(["s", "u", "csv", "pad", "m", "e", "xml", "q", "bos_token", "secret", f"({self.expr(depth)}|string)",
                           f"({self.expr(depth)} ~ '')", "'" + self.pick(TEXTS) + "'"])
         kind = self.rng.randrange(4)
         if kind == 0:
@@ -327,6 +328,16 @@ def differs(template, text, error, answer):
     return answer["status"] != "OK" or answer["text"] != text
 
 
+def tells(answer):
+    """The part of the output outside the spans that holds the secret, else None."""
+    if answer["status"] != "OK":
+        return None
+    clear = bytearray(answer["text"].encode())
+    for first, n in answer["spans"]:
+        clear[first:first + n] = bytes(n)
+    return re.search(r".{0,20}[zqxjkv]{3}.{0,20}", clear.decode(errors="replace"), re.IGNORECASE)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("renderer")
@@ -349,10 +360,12 @@ def main():
         answer = json.loads(answer)
         text, error = jinja.render(template, VARS, NOW)
         n_text += error is None
-        if differs(template, text, error, answer):
+        told = tells(answer)
+        if differs(template, text, error, answer) or told:
             n_bad += 1
             if n_bad <= args.show:
                 print(f"#{i} {template!r}\n  jinja {text!r} {error or ''}\n  weft  {answer}")
+                print(f"  untrusted text outside the spans: {told[0]!r}\n" if told else "", end="")
     print(f"{args.count} templates, {n_text} with a text, {n_bad} different")
     return 1 if n_bad else 0
 
