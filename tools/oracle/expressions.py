@@ -678,4 +678,10 @@ l | sort(attribute='nowhere') | list ~ p | sort(attribute='nowhere,n') | map(att
 [] is test
 d is filter
 'upper' is filter ~ 'odd' is test ~ 'nosuch' is filter ~ none is filter
+p | map('dictsort') | map('first') | urlencode ~ '|' ~ missing | urlencode ~ '|' ~ el | reject | urlencode ~ '|' ~ [(e, 'a b'), 'xy'] | urlencode
+[1, 2, 3] | batch(0) | list ~ [1, 2, 3] | batch(-1) | list ~ [1, 2] | batch(2) | list ~ [1, 2, 3] | batch(0, 1) | list
+'lazy' if 5 | batch(2) and [1] | slice(0)
+5 | batch(2) | list
+[1] | slice(0) | list
+[1] | slice(-2) | list ~ [1, 2, 3, 4, 5] | slice(3, '-') | list ~ el | slice(2, 1) | list
 """.strip("\n").split("\n")
