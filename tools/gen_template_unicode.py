@@ -68,7 +68,7 @@ def main():
     print("// clang-format off")
     table("CLASSES", "class_run", [f"{{{c:#x}, {b}}}" for c, b in class_runs()])
     several = {}
-    for name, mapped in (("UPPER", str.upper), ("LOWER", str.lower)):
+    for name, mapped in (("UPPER", str.upper), ("LOWER", str.lower), ("FOLD", str.casefold)):
         rows, many = case_runs(mapped)
         table(name, "case_run", [f"{{{a:#x}, {b:#x}, {s}, {d}}}" for a, b, s, d in rows])
         several[name] = many

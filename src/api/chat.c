@@ -122,7 +122,11 @@ static weft_status fill_input(chat_input *in, const weft_model *m, const char *m
     bool generate = (flags & WEFT_CHAT_NO_GENERATION_PROMPT) == 0;
     weft_status status = add_json(in, "messages", str_of(messages), err);
     if (status == WEFT_OK) status = check_messages(in->vars[0].value, err);
-    if (status == WEFT_OK && tools != NULL) status = add_json(in, "tools", str_of(tools), err);
+    /* As Transformers does, what is not given is none: templates ask "is not none" of both. */
+    if (status == WEFT_OK) {
+        status = add_json(in, "tools", str_of(tools != NULL ? tools : "null"), err);
+    }
+    if (status == WEFT_OK) status = add_json(in, "documents", str_of("null"), err);
     if (status == WEFT_OK) {
         status = add_json(in, "add_generation_prompt", str_of(generate ? "true" : "false"), err);
     }

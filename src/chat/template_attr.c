@@ -127,7 +127,7 @@ bool tpl_getpath(tpl_render *r, tpl_value object, tpl_value path, tpl_value *out
 }
 
 typedef struct range_of {
-    int64_t start, step;
+    int64_t start, stop, step;
     size_t n;
 } range_of;
 
@@ -164,7 +164,7 @@ static bool resolve(tpl_render *r, const tpl_value bounds[3], size_t length, ran
     uint64_t width = up ? (stop > start ? (uint64_t)(stop - start) : 0)
                         : (start > stop ? (uint64_t)(start - stop) : 0);
     uint64_t stride = (uint64_t)(up ? step : -step);
-    *range = (range_of){start, step, width == 0 ? 0 : (size_t)((width - 1) / stride + 1)};
+    *range = (range_of){start, stop, step, width == 0 ? 0 : (size_t)((width - 1) / stride + 1)};
     return true;
 }
 
@@ -200,8 +200,8 @@ static bool slice_seq(tpl_render *r, const tpl_seq *s, const range_of *range, tp
     part->n = range->n;
     if (is_range) {
         part->start = s->start + range->start * s->step;
-        part->step = s->step * (range->n == 0 ? 1 : range->step);
-        part->stop = part->start + part->step * (int64_t)range->n;
+        part->stop = s->start + range->stop * s->step;
+        part->step = s->step * range->step;
     }
     for (size_t i = 0; !is_range && i < range->n; i++) {
         part->items[i] = s->items[range->start + (int64_t)i * range->step];
@@ -217,7 +217,7 @@ bool tpl_slice(tpl_render *r, tpl_value object, const tpl_value bounds[3], tpl_v
     if (object.kind != TPL_TEXT && !is_seq)
         return tpl_fail_type(r, "cannot slice a value of type", object);
     size_t n;
-    range_of range = {0, 1, 0};
+    range_of range = {0, 0, 1, 0};
     if (!tpl_length(r, object, &n) || !resolve(r, bounds, n, &range)) return false;
     return is_seq ? slice_seq(r, object.as.seq, &range, out)
                   : slice_text(r, object.as.text, &range, out);

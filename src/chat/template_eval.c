@@ -148,6 +148,25 @@ static bool eval_slice(tpl_render *r, const tpl_node *n, tpl_value *out)
     return tpl_slice(r, object, bounds, out);
 }
 
+static bool add_keyword(tpl_render *r, tpl_args *args, str name, tpl_value value)
+{
+    for (size_t i = 0; i < args->n_keywords; i++) {
+        if (str_equal(args->keywords[i].name, name)) {
+            return tpl_fail(r, WEFT_FORMAT, "a call got two values for '%.*s'",
+                            (int)(name.len < 80 ? name.len : 80), name.ptr);
+        }
+    }
+    tpl_keyword_value *keywords = tpl_alloc(r, args->n_keywords + 1, sizeof *keywords);
+    if (keywords == NULL || !tpl_charge(r, args->n_keywords * sizeof *keywords)) return false;
+    if (args->n_keywords != 0) {
+        memcpy(keywords, args->keywords, args->n_keywords * sizeof *keywords);
+    }
+    keywords[args->n_keywords] = (tpl_keyword_value){name, value};
+    args->keywords = keywords;
+    args->n_keywords++;
+    return true;
+}
+
 static bool add_stars(tpl_render *r, const tpl_call_node *from, tpl_args *args)
 {
     if (from->stars == NULL) return true;
@@ -157,7 +176,7 @@ static bool add_stars(tpl_render *r, const tpl_call_node *from, tpl_args *args)
     for (size_t i = 0; i < all.as.dict->n; i++) {
         const tpl_entry *e = &all.as.dict->entries[i];
         if (e->key.kind != TPL_TEXT) return tpl_fail_type(r, "a keyword cannot be of type", e->key);
-        if (!tpl_args_add(r, args, tpl_text_str(e->key.as.text), e->value)) return false;
+        if (!add_keyword(r, args, tpl_text_str(e->key.as.text), e->value)) return false;
     }
     return true;
 }
@@ -178,26 +197,8 @@ static bool add_star(tpl_render *r, const tpl_call_node *from, tpl_args *args)
     return true;
 }
 
-bool tpl_args_add(tpl_render *r, tpl_args *args, str name, tpl_value value)
-{
-    for (size_t i = 0; i < args->n_keywords; i++) {
-        if (str_equal(args->keywords[i].name, name)) {
-            return tpl_fail(r, WEFT_FORMAT, "a call got two values for '%.*s'",
-                            (int)(name.len < 80 ? name.len : 80), name.ptr);
-        }
-    }
-    tpl_keyword_value *keywords = tpl_alloc(r, args->n_keywords + 1, sizeof *keywords);
-    if (keywords == NULL || !tpl_charge(r, args->n_keywords * sizeof *keywords)) return false;
-    if (args->n_keywords != 0) {
-        memcpy(keywords, args->keywords, args->n_keywords * sizeof *keywords);
-    }
-    keywords[args->n_keywords] = (tpl_keyword_value){name, value};
-    args->keywords = keywords;
-    args->n_keywords++;
-    return true;
-}
-
-bool tpl_eval_args(tpl_render *r, const tpl_call_node *from, tpl_args *args)
+bool tpl_eval_args(tpl_render *r, const tpl_call_node *from, const tpl_value *caller,
+                   tpl_args *args)
 {
     memset(args, 0, sizeof *args);
     args->n = from->positional.n;
@@ -218,6 +219,7 @@ bool tpl_eval_args(tpl_render *r, const tpl_call_node *from, tpl_args *args)
         if (!tpl_eval(r, from->keywords[i].value, &args->keywords[i].value)) return false;
     }
     args->n_keywords = from->n_keywords;
+    if (caller != NULL && !add_keyword(r, args, str_of("caller"), *caller)) return false;
     return add_stars(r, from, args);
 }
 
@@ -225,7 +227,8 @@ static bool eval_call(tpl_render *r, const tpl_node *n, tpl_value *out)
 {
     tpl_value callee;
     tpl_args args;
-    if (!tpl_eval(r, n->as.call.callee, &callee) || !tpl_eval_args(r, n->as.call.args, &args)) {
+    if (!tpl_eval(r, n->as.call.callee, &callee) ||
+        !tpl_eval_args(r, n->as.call.args, NULL, &args)) {
         return false;
     }
     r->line = n->line;
@@ -236,7 +239,8 @@ static bool eval_apply(tpl_render *r, const tpl_node *n, tpl_value *out)
 {
     tpl_value input;
     tpl_args args;
-    if (!tpl_eval(r, n->as.apply.input, &input) || !tpl_eval_args(r, n->as.apply.args, &args)) {
+    if (!tpl_eval(r, n->as.apply.input, &input) ||
+        !tpl_eval_args(r, n->as.apply.args, NULL, &args)) {
         return false;
     }
     r->line = n->line;

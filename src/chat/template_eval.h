@@ -7,9 +7,9 @@
 #include "chat/template_render.h"
 
 bool tpl_eval(tpl_render *r, const tpl_node *n, tpl_value *out);
-bool tpl_eval_args(tpl_render *r, const tpl_call_node *from, tpl_args *args);
-/* One more keyword argument, as a call block adds its caller. */
-bool tpl_args_add(tpl_render *r, tpl_args *args, str name, tpl_value value);
+/* caller: what a call block hands over, a keyword before those of "**"; NULL elsewhere. */
+bool tpl_eval_args(tpl_render *r, const tpl_call_node *from, const tpl_value *caller,
+                   tpl_args *args);
 
 /* How a statement ended. */
 typedef enum tpl_flow { TPL_FLOW_ON, TPL_FLOW_BREAK, TPL_FLOW_CONTINUE } tpl_flow;
@@ -22,6 +22,9 @@ bool tpl_assign(tpl_render *r, const tpl_node *target, tpl_value value);
 
 tpl_scope *tpl_scope_new(tpl_render *r, tpl_scope *outer);
 bool tpl_scope_set(tpl_render *r, uint32_t name, tpl_value value); /* in r->scope */
+
+/* What a filter or call block gave: only a string can be put out, as in Jinja. */
+bool tpl_emit_result(tpl_render *r, tpl_value v);
 
 /* Output from here to tpl_capture_end is kept as a text; saved is what tpl_capture_end takes back.
  * */

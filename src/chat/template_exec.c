@@ -100,6 +100,12 @@ static bool exec_output(tpl_render *r, const tpl_node *n)
     return tpl_to_text(r, v, &t) && tpl_emit(r, t);
 }
 
+bool tpl_emit_result(tpl_render *r, tpl_value v)
+{
+    if (v.kind == TPL_TEXT) return tpl_emit(r, v.as.text);
+    return tpl_fail_type(r, "a block's result has to be a string, got", v);
+}
+
 static bool exec_if(tpl_render *r, const tpl_node *n, tpl_flow *flow)
 {
     for (uint32_t i = 0; i < n->as.branches.n; i++) {
@@ -152,9 +158,8 @@ static bool exec_set_block(tpl_render *r, const tpl_node *n, tpl_flow *flow)
 static bool exec_filter_block(tpl_render *r, const tpl_node *n, tpl_flow *flow)
 {
     tpl_value v;
-    tpl_text *t;
     if (!exec_captured(r, n, &v, flow)) return false;
-    return *flow != TPL_FLOW_ON || (tpl_to_text(r, v, &t) && tpl_emit(r, t));
+    return *flow != TPL_FLOW_ON || tpl_emit_result(r, v);
 }
 
 /* Values are seen from outside the block, all of them. */

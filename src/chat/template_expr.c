@@ -50,9 +50,17 @@ static tpl_node *constant(tpl_parser *p, uint32_t line, tpl_value v)
 
 static void note_use(tpl_parser *p, str name)
 {
-    if (str_equal_text(name, "caller")) p->uses_caller = true;
-    if (str_equal_text(name, "kwargs")) p->uses_kwargs = true;
-    if (str_equal_text(name, "varargs")) p->uses_varargs = true;
+    static const char *const NAMES[] = {"caller", "kwargs", "varargs"};
+    if (p->in_target && str_equal_text(name, "loop")) p->n_loop_stores++;
+    for (unsigned i = 0; i < COUNT_OF(NAMES); i++) {
+        unsigned bit = 1u << i;
+        if (!str_equal_text(name, NAMES[i])) continue;
+        if (p->in_target) {
+            p->hidden |= bit & ~p->special;
+        } else {
+            p->special |= bit & ~p->hidden;
+        }
+    }
 }
 
 /* A name, a word that is a constant, or with attributes "namespace.name" as a target. */
@@ -74,10 +82,12 @@ static tpl_node *parse_name(tpl_parser *p, bool attributes)
     if (str_equal_text(name, "none") || str_equal_text(name, "None")) {
         return constant(p, line, tpl_none());
     }
-    note_use(p, name);
     tpl_node *n = tpl_parse_node(p, TPL_NAME, line);
     if (n == NULL || !tpl_parse_name_id(p, name, &n->as.name)) return NULL;
-    if (!attributes || p->token.kind != TPL_TOK_DOT) return n;
+    if (!attributes || p->token.kind != TPL_TOK_DOT) {
+        note_use(p, name);
+        return n;
+    }
     tpl_node *ref = tpl_parse_node(p, TPL_ATTR, line);
     if (ref == NULL || !tpl_parse_advance(p)) return NULL;
     str field = p->token.text;
@@ -173,7 +183,9 @@ tpl_node *tpl_parse_target(tpl_parser *p, bool attributes, const char *end)
     for (;;) {
         if (p->n_pending > mark && !tpl_parse_expect(p, TPL_TOK_COMMA)) return NULL;
         if (at_tuple_end(p, end)) break;
+        p->in_target = true;
         tpl_node *item = parse_primary(p, attributes);
+        p->in_target = false;
         if (item == NULL) return NULL;
         bool ok = assignable(item, 0) || (attributes && item->kind == TPL_ATTR);
         if (!ok) {

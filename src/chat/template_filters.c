@@ -321,34 +321,36 @@ static bool add_quoted(tpl_render *r, tpl_buffer *b, tpl_value v, bool for_query
     return true;
 }
 
+static bool add_pair(tpl_render *r, tpl_buffer *b, tpl_value key, tpl_value value)
+{
+    return (b->used == 0 || tpl_buffer_add(r, b, (str){"&", 1}, false)) &&
+           add_quoted(r, b, key, true) && tpl_buffer_add(r, b, (str){"=", 1}, false) &&
+           add_quoted(r, b, value, true);
+}
+
 FILTER(filter_urlencode)
 {
     (void)call;
     tpl_buffer *b = tpl_buffer_new(r, 0);
     if (b == NULL) return false;
-    bool pairs = self.kind == TPL_DICT || self.kind == TPL_SEQ;
-    if (!pairs) return add_quoted(r, b, self, false) && finish(r, b, out);
-    size_t n = 0;
-    if (!tpl_length(r, self, &n)) return false;
-    for (size_t i = 0; i < n; i++) {
-        tpl_value key, value;
-        if (self.kind == TPL_DICT) {
-            key = self.as.dict->entries[i].key;
-            value = self.as.dict->entries[i].value;
-        } else {
-            tpl_seq *pair = tpl_collect(r, tpl_seq_at(self.as.seq, i));
-            if (pair == NULL) return false;
-            if (pair->n != 2) return tpl_fail(r, WEFT_FORMAT, "urlencode needs pairs");
-            key = pair->items[0];
-            value = pair->items[1];
+    if (self.kind == TPL_DICT) {
+        for (size_t i = 0; i < self.as.dict->n; i++) {
+            const tpl_entry *e = &self.as.dict->entries[i];
+            if (!add_pair(r, b, e->key, e->value)) return false;
         }
-        if (i != 0 && !tpl_buffer_add(r, b, (str){"&", 1}, false)) return false;
-        if (!add_quoted(r, b, key, true) || !tpl_buffer_add(r, b, (str){"=", 1}, false) ||
-            !add_quoted(r, b, value, true)) {
-            return false;
-        }
+        return finish(r, b, out);
     }
-    return finish(r, b, out);
+    if (self.kind != TPL_SEQ) return add_quoted(r, b, self, false) && finish(r, b, out);
+    tpl_iter it;
+    tpl_value item;
+    if (!tpl_iter_init(r, &it, self)) return false;
+    while (tpl_iter_next(r, &it, &item)) {
+        tpl_seq *pair = tpl_collect(r, item);
+        if (pair == NULL) return false;
+        if (pair->n != 2) return tpl_fail(r, WEFT_FORMAT, "urlencode needs pairs");
+        if (!add_pair(r, b, pair->items[0], pair->items[1])) return false;
+    }
+    return r->status == WEFT_OK && finish(r, b, out);
 }
 
 static bool json_indent(tpl_render *r, const tpl_call *call, tpl_json_options *o)

@@ -111,17 +111,18 @@ static bool key_of(tpl_render *r, tpl_value item, tpl_value path, bool case_sens
     return tpl_string_case(r, key->as.text, TPL_CASE_LOWER, key);
 }
 
-/* "a,b": a list of keys. */
+/* A list of keys, those of "a,b" or of one path: a list orders equal keys of any type, also ones
+ * that have no order by themselves. */
 static bool keys_of(tpl_render *r, tpl_value item, tpl_value paths, bool case_sensitive,
                     tpl_value *key)
 {
     str s = paths.kind == TPL_TEXT ? tpl_text_str(paths.as.text) : (str){"", 0};
-    if (s.len == 0 || memchr(s.ptr, ',', s.len) == NULL) {
-        return key_of(r, item, paths, case_sensitive, key);
-    }
-    tpl_seq *keys = tpl_seq_new(r, TPL_LIST, 0);
+    bool single = s.len == 0 || memchr(s.ptr, ',', s.len) == NULL;
+    tpl_seq *keys = tpl_seq_new(r, TPL_LIST, single ? 1 : 0);
     size_t capacity = 0;
     if (keys == NULL) return false;
+    *key = tpl_seq_value(keys);
+    if (single) return key_of(r, item, paths, case_sensitive, &keys->items[0]);
     for (size_t at = 0; at <= s.len;) {
         size_t end = at;
         while (end < s.len && s.ptr[end] != ',') end++;
@@ -133,18 +134,7 @@ static bool keys_of(tpl_render *r, tpl_value item, tpl_value paths, bool case_se
         }
         at = end + 1;
     }
-    *key = tpl_seq_value(keys);
     return true;
-}
-
-static bool sort_by(tpl_render *r, tpl_seq *s, tpl_value paths, bool case_sensitive, bool reverse)
-{
-    tpl_value *keys = tpl_alloc(r, s->n == 0 ? 1 : s->n, sizeof *keys);
-    if (keys == NULL) return false;
-    for (size_t i = 0; i < s->n; i++) {
-        if (!keys_of(r, s->items[i], paths, case_sensitive, &keys[i])) return false;
-    }
-    return tpl_sort(r, keys, s->items, s->n, reverse);
 }
 
 static tpl_value path_slot(const tpl_call *call, size_t slot)
@@ -155,12 +145,14 @@ static tpl_value path_slot(const tpl_call *call, size_t slot)
 FILTER(filter_sort)
 {
     tpl_seq *s = tpl_collect(r, self);
-    if (s == NULL || !sort_by(r, s, path_slot(call, 2), tpl_slot_flag(call, 1, false),
-                              tpl_slot_flag(call, 0, false))) {
-        return false;
+    tpl_value *keys = s == NULL ? NULL : tpl_alloc(r, s->n == 0 ? 1 : s->n, sizeof *keys);
+    if (keys == NULL) return false;
+    for (size_t i = 0; i < s->n; i++) {
+        if (!keys_of(r, s->items[i], path_slot(call, 2), tpl_slot_flag(call, 1, false), &keys[i]))
+            return false;
     }
     *out = tpl_seq_value(s);
-    return true;
+    return tpl_sort(r, keys, s->items, s->n, tpl_slot_flag(call, 0, false));
 }
 
 FILTER(filter_dictsort)
@@ -175,14 +167,18 @@ FILTER(filter_dictsort)
     }
     const tpl_dict *d = self.as.dict;
     tpl_seq *pairs = tpl_seq_new(r, TPL_LIST, d->n);
-    if (pairs == NULL || !tpl_step(r, d->n)) return false;
+    tpl_value *keys = tpl_alloc(r, d->n == 0 ? 1 : d->n, sizeof *keys);
+    if (pairs == NULL || keys == NULL || !tpl_step(r, d->n)) return false;
     for (size_t i = 0; i < d->n; i++) {
         pairs->items[i] = tpl_pair(r, d->entries[i].key, d->entries[i].value);
+        if (!key_of(r, pairs->items[i], tpl_int(by_value ? 1 : 0), tpl_slot_flag(call, 0, false),
+                    &keys[i])) {
+            return false;
+        }
     }
     *out = tpl_seq_value(pairs);
     return r->status == WEFT_OK &&
-           sort_by(r, pairs, tpl_int(by_value ? 1 : 0), tpl_slot_flag(call, 0, false),
-                   tpl_slot_flag(call, 2, false));
+           tpl_sort(r, keys, pairs->items, pairs->n, tpl_slot_flag(call, 2, false));
 }
 
 /* The first item that no other is before (or, wanted 1, behind). */
@@ -250,56 +246,96 @@ FILTER(filter_join)
     return tpl_string_join(r, separator, items, false, out);
 }
 
-/* Lists of up to size items; the last is filled up when fill is given. */
-FILTER(filter_batch)
+/* What batch and slice give: lists of the input's items, made when somebody asks for them. */
+typedef struct grouping {
+    tpl_lazy lazy; /* first */
+    tpl_value input;
+    int64_t size; /* of a batch; how many slices */
+    bool started, fills;
+    tpl_value fill;
+    tpl_iter it; /* batches */
+    bool has_ahead;
+    tpl_value ahead; /* the item that did not fit into the last batch */
+    tpl_seq *all;    /* slices */
+    int64_t slice_i;
+    size_t first; /* of the next slice's items */
+} grouping;
+
+static bool make_groups(tpl_render *r, tpl_value input, const tpl_call *call,
+                        bool (*next)(tpl_render *, tpl_lazy *, tpl_value *), tpl_value *out)
 {
-    int64_t size;
-    tpl_seq *batches = tpl_seq_new(r, TPL_ITER, 0), *batch = NULL;
-    size_t n_batches = 0, capacity = 0;
-    tpl_iter it;
+    tpl_seq *s = tpl_seq_new(r, TPL_ITER, 0);
+    grouping *g = tpl_alloc(r, 1, sizeof *g);
+    if (s == NULL || g == NULL || !tpl_slot_int(r, call, 0, 0, &g->size)) return false;
+    g->lazy.next = next;
+    g->input = input;
+    g->fills = !absent(call, 1);
+    g->fill = call->slot[1];
+    s->lazy = &g->lazy;
+    *out = tpl_seq_value(s);
+    return true;
+}
+
+/* Up to size items; the last list is filled up when a fill is given. As in Jinja the first item of
+ * the next batch is taken before a full one is given, whatever the size. */
+static bool next_batch(tpl_render *r, tpl_lazy *lazy, tpl_value *out)
+{
+    grouping *g = (grouping *)(void *)lazy;
+    tpl_seq *batch = tpl_seq_new(r, TPL_LIST, 0);
+    size_t capacity = 0;
+    if (batch == NULL || (!g->started && !tpl_iter_init(r, &g->it, g->input))) return false;
+    g->started = true;
+    *out = tpl_seq_value(batch);
+    if (g->has_ahead && !tpl_seq_push(r, batch, &capacity, g->ahead)) return false;
+    g->has_ahead = false;
     tpl_value item;
-    if (batches == NULL || !tpl_slot_int(r, call, 0, 0, &size) || !tpl_iter_init(r, &it, self)) {
-        return false;
-    }
-    while (tpl_iter_next(r, &it, &item)) {
-        if (batch == NULL || (int64_t)batch->n == size) {
-            batch = tpl_seq_new(r, TPL_LIST, 0);
-            capacity = 0;
-            if (batch == NULL || !tpl_seq_push(r, batches, &n_batches, tpl_seq_value(batch)))
-                return false;
+    while (tpl_iter_next(r, &g->it, &item)) {
+        if ((int64_t)batch->n == g->size) {
+            g->has_ahead = true;
+            g->ahead = item;
+            return true;
         }
         if (!tpl_seq_push(r, batch, &capacity, item)) return false;
     }
-    while (batch != NULL && !absent(call, 1) && (int64_t)batch->n < size) {
-        if (!tpl_step(r, 1) || !tpl_seq_push(r, batch, &capacity, call->slot[1])) return false;
+    if (r->status != WEFT_OK || batch->n == 0) return false;
+    while (g->fills && (int64_t)batch->n < g->size) {
+        if (!tpl_step(r, 1) || !tpl_seq_push(r, batch, &capacity, g->fill)) return false;
     }
-    *out = tpl_seq_value(batches);
-    return r->status == WEFT_OK;
+    return true;
 }
 
-/* A number of lists of nearly the same length. */
+FILTER(filter_batch)
+{
+    return make_groups(r, self, call, next_batch, out);
+}
+
+/* Lists of nearly the same length, the longer ones first. */
+static bool next_slice(tpl_render *r, tpl_lazy *lazy, tpl_value *out)
+{
+    grouping *g = (grouping *)(void *)lazy;
+    if (!g->started) {
+        g->all = tpl_collect(r, g->input);
+        if (g->all == NULL) return false;
+        if (g->size == 0) return tpl_fail(r, WEFT_FORMAT, "division by zero");
+        g->started = true;
+    }
+    if (g->slice_i >= g->size) return false;
+    bool longer = g->slice_i < (int64_t)(g->all->n % (size_t)g->size);
+    size_t n = g->all->n / (size_t)g->size + (longer ? 1u : 0u);
+    bool fills = !longer && g->fills;
+    tpl_seq *one = tpl_seq_new(r, TPL_LIST, n + (fills ? 1u : 0u));
+    if (one == NULL || !tpl_step(r, 1 + n)) return false;
+    if (n != 0) memcpy(one->items, g->all->items + g->first, n * sizeof *one->items);
+    if (fills) one->items[n] = g->fill;
+    g->first += n;
+    g->slice_i++;
+    *out = tpl_seq_value(one);
+    return true;
+}
+
 FILTER(filter_slice)
 {
-    int64_t n_slices;
-    tpl_seq *all = tpl_collect(r, self);
-    if (all == NULL || !tpl_slot_int(r, call, 0, 0, &n_slices)) return false;
-    if (n_slices == 0) return tpl_fail(r, WEFT_FORMAT, "division by zero");
-    tpl_seq *slices = tpl_seq_new(r, TPL_ITER, 0);
-    size_t capacity = 0, start = 0;
-    if (slices == NULL) return false;
-    for (int64_t i = 0; i < n_slices; i++) {
-        bool longer = i < (int64_t)(all->n % (size_t)n_slices);
-        size_t n = all->n / (size_t)n_slices + (longer ? 1u : 0u);
-        bool fills = !longer && !absent(call, 1);
-        tpl_seq *one = tpl_seq_new(r, TPL_LIST, n + (fills ? 1u : 0u));
-        if (one == NULL || !tpl_step(r, 1 + n)) return false;
-        if (n != 0) memcpy(one->items, all->items + start, n * sizeof *one->items);
-        if (fills) one->items[n] = call->slot[1];
-        start += n;
-        if (!tpl_seq_push(r, slices, &capacity, tpl_seq_value(one))) return false;
-    }
-    *out = tpl_seq_value(slices);
-    return true;
+    return make_groups(r, self, call, next_slice, out);
 }
 
 static bool group_key(tpl_render *r, tpl_value item, const tpl_call *call, bool folded,

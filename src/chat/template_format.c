@@ -477,8 +477,10 @@ bool tpl_format_percent(tpl_render *r, tpl_text *format, tpl_value values, tpl_v
         }
         if ((!keyed && !next_value(r, &p, &v)) || !percent_value(r, b, one, v)) return false;
     }
-    bool spare = p.next < p.n && values.kind != TPL_DICT && values.kind != TPL_UNDEFINED &&
-                 !(tpl_is_seq(values, TPL_LIST));
-    if (spare) return tpl_fail(r, WEFT_FORMAT, "not all arguments were used by the format");
+    /* What can be indexed, and is no tuple, counts as a mapping, of which nothing need be used. */
+    bool is_mapping = values.kind == TPL_DICT || values.kind == TPL_UNDEFINED ||
+                      tpl_is_seq(values, TPL_LIST) || tpl_is_seq(values, TPL_RANGE);
+    if (p.next < p.n && !is_mapping)
+        return tpl_fail(r, WEFT_FORMAT, "not all arguments were used by the format");
     return finish(r, b, out);
 }

@@ -80,9 +80,10 @@ static bool bind_params(tpl_render *r, const tpl_macro_node *node, const tpl_arg
     return true;
 }
 
-static bool has_param(const tpl_macro_node *node, str name)
+/* Among the parameters from first on. */
+static bool has_param(const tpl_macro_node *node, size_t first, str name)
 {
-    for (uint32_t i = 0; i < node->n_params; i++) {
+    for (size_t i = first; i < node->n_params; i++) {
         if (str_equal(node->params[i], name)) return true;
     }
     return false;
@@ -91,24 +92,26 @@ static bool has_param(const tpl_macro_node *node, str name)
 static bool bind_caller(tpl_render *r, const tpl_macro_node *node, const tpl_args *args,
                         size_t *n_used)
 {
-    if (!node->uses_caller || has_param(node, str_of("caller"))) return true;
+    if (!node->uses_caller || has_param(node, 0, str_of("caller"))) return true;
     size_t keyword = find_keyword(args, str_of("caller"));
     tpl_value v = tpl_undefined("no caller defined");
     if (keyword < args->n_keywords) {
-        v = args->keywords[keyword].value;
+        if (args->keywords[keyword].value.kind != TPL_NONE) v = args->keywords[keyword].value;
         (*n_used)++;
     }
     return tpl_scope_set(r, node->caller_id, v);
 }
 
-/* kwargs: keywords that neither a parameter nor the caller took. */
+/* kwargs: keywords that neither a parameter nor the caller took. One that names a parameter already
+ * filled by position is among them. */
 static bool bind_kwargs(tpl_render *r, const tpl_macro_node *node, const tpl_args *args)
 {
     tpl_dict *d = tpl_dict_new(r);
     if (d == NULL) return false;
     for (size_t i = 0; i < args->n_keywords; i++) {
         str name = args->keywords[i].name;
-        bool taken = has_param(node, name) || (node->uses_caller && str_equal_text(name, "caller"));
+        bool taken =
+            has_param(node, args->n, name) || (node->uses_caller && str_equal_text(name, "caller"));
         if (taken) continue;
         tpl_text *key = tpl_text_borrow(r, name, false);
         if (key == NULL || !tpl_dict_put(r, d, tpl_text_value(key), args->keywords[i].value)) {
@@ -169,11 +172,9 @@ bool tpl_exec_call_block(tpl_render *r, const tpl_node *n)
     tpl_value callee, caller, result;
     tpl_args args;
     if (!tpl_macro_make(r, n->as.macro, &caller) || !tpl_eval(r, call->as.call.callee, &callee) ||
-        !tpl_eval_args(r, call->as.call.args, &args) ||
-        !tpl_args_add(r, &args, str_of("caller"), caller) ||
+        !tpl_eval_args(r, call->as.call.args, &caller, &args) ||
         !tpl_call_value(r, callee, &args, &result)) {
         return false;
     }
-    tpl_text *t;
-    return tpl_to_text(r, result, &t) && tpl_emit(r, t);
+    return tpl_emit_result(r, result);
 }

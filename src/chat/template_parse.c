@@ -199,6 +199,7 @@ static tpl_node *parse_set(tpl_parser *p)
 static tpl_node *parse_for(tpl_parser *p)
 {
     static const char *const ends[] = {"endfor", "else", NULL};
+    uint32_t n_stores = p->n_loop_stores;
     tpl_node *n = tpl_parse_node(p, TPL_FOR, p->token.line);
     tpl_for_node *loop = tpl_parse_alloc(p, 1, sizeof *loop);
     if (n == NULL || loop == NULL) return NULL;
@@ -221,8 +222,14 @@ static tpl_node *parse_for(tpl_parser *p)
     p->n_loops--;
     bool has_else = tpl_parse_at_name(p, "else");
     if (!tpl_parse_advance(p)) return NULL;
+    /* The else of a recursive loop is run by calls, from which no loop outside can be left. */
+    uint32_t n_loops = p->n_loops;
+    if (loop->recursive) p->n_loops = 0;
     if (has_else && !parse_closed(p, "endfor", &loop->otherwise)) return NULL;
-    return n;
+    p->n_loops = n_loops;
+    if (p->n_loop_stores == n_stores) return n;
+    tpl_parse_fail(p, WEFT_FORMAT, n->line, "cannot assign to 'loop' inside a loop");
+    return NULL;
 }
 
 /* One "test, body" behind "if" or "elif", pushed as two parts of a node. */
@@ -296,17 +303,16 @@ static bool parse_signature(tpl_parser *p, tpl_macro_node *m)
  * and, as Jinja sees it, also that of a macro around it. */
 static bool parse_macro_body(tpl_parser *p, tpl_macro_node *m, const char *end)
 {
-    bool caller = p->uses_caller, kwargs = p->uses_kwargs, varargs = p->uses_varargs;
+    unsigned special = p->special, hidden = p->hidden;
     uint32_t n_loops = p->n_loops;
-    p->uses_caller = p->uses_kwargs = p->uses_varargs = false;
+    p->special = p->hidden = 0;
     p->n_loops = 0;
     if (!parse_closed(p, end, &m->body)) return false;
-    m->uses_caller = p->uses_caller;
-    m->uses_kwargs = p->uses_kwargs;
-    m->uses_varargs = p->uses_varargs;
-    p->uses_caller |= caller;
-    p->uses_kwargs |= kwargs;
-    p->uses_varargs |= varargs;
+    m->uses_caller = (p->special & TPL_CALLER) != 0;
+    m->uses_kwargs = (p->special & TPL_KWARGS) != 0;
+    m->uses_varargs = (p->special & TPL_VARARGS) != 0;
+    p->special = special | (p->special & ~hidden);
+    p->hidden = hidden | (p->hidden & ~special);
     p->n_loops = n_loops;
     return tpl_parse_name_id(p, str_of("caller"), &m->caller_id) &&
            tpl_parse_name_id(p, str_of("kwargs"), &m->kwargs_id) &&
@@ -356,6 +362,7 @@ static tpl_node *parse_with(tpl_parser *p)
     tpl_node *n = tpl_parse_node(p, TPL_WITH, p->token.line);
     if (n == NULL) return NULL;
     size_t mark = p->n_pending;
+    uint32_t n_stores = p->n_loop_stores;
     while (p->token.kind != TPL_TOK_BLOCK_END) {
         if (p->n_pending > mark && !tpl_parse_expect(p, TPL_TOK_COMMA)) return NULL;
         tpl_node *pair = tpl_parse_node(p, TPL_SET, p->token.line);
@@ -365,6 +372,7 @@ static tpl_node *parse_with(tpl_parser *p)
         pair->as.three.part[1] = tpl_parse_expression(p);
         if (pair->as.three.part[1] == NULL || !tpl_parse_push(p, pair)) return NULL;
     }
+    p->n_loop_stores = n_stores; /* these are parameters, as Jinja sees it */
     if (!tpl_parse_take(p, mark, &n->as.with.pairs)) return NULL;
     return parse_closed(p, "endwith", &n->as.with.body) ? n : NULL;
 }

@@ -9,6 +9,9 @@
 /* Calls of the parser inside one another: brackets take two each, blocks one. */
 enum { TPL_PARSE_DEPTH = 200 };
 
+/* Names that mean something special where they are read before anything is assigned to them. */
+enum { TPL_CALLER = 1, TPL_KWARGS = 2, TPL_VARARGS = 4 };
+
 typedef struct tpl_parser {
     chat_template *into;
     tpl_lexer lexer;
@@ -16,8 +19,10 @@ typedef struct tpl_parser {
     weft_status status;
     weft_error *err;
     uint32_t depth;
-    uint32_t n_loops;                            /* around this place, inside the same macro */
-    bool uses_caller, uses_kwargs, uses_varargs; /* by the macro being parsed */
+    uint32_t n_loops;         /* around this place, inside the same macro */
+    unsigned special, hidden; /* names read first, and assigned first, in this macro */
+    uint32_t n_loop_stores;   /* assignments to "loop" so far */
+    bool in_target;
     map names;
     uint32_t names_capacity;
     const weft_allocator *allocator;

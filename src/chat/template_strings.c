@@ -31,7 +31,14 @@ bool tpl_string_final_sigma(str s, size_t at, size_t n)
 }
 
 /* What decides a character's new case: the one before it. */
-typedef enum style { STYLE_UPPER, STYLE_LOWER, STYLE_CAPITAL, STYLE_TITLE, STYLE_SWAP } style;
+typedef enum style {
+    STYLE_UPPER,
+    STYLE_LOWER,
+    STYLE_CAPITAL,
+    STYLE_TITLE,
+    STYLE_SWAP,
+    STYLE_FOLD
+} style;
 
 static tpl_case case_for(style s, uint32_t c, bool first, bool after_cased)
 {
@@ -42,6 +49,8 @@ static tpl_case case_for(style s, uint32_t c, bool first, bool after_cased)
         return TPL_CASE_LOWER;
     case STYLE_CAPITAL:
         return first ? TPL_CASE_TITLE : TPL_CASE_LOWER;
+    case STYLE_FOLD:
+        return TPL_CASE_FOLD;
     case STYLE_TITLE:
         return after_cased ? TPL_CASE_LOWER : TPL_CASE_TITLE;
     default:
@@ -393,12 +402,65 @@ static bool method_isascii(tpl_render *r, tpl_value self, const tpl_call *call, 
     return tpl_charge(r, s.len);
 }
 
+static bool method_isprintable(tpl_render *r, tpl_value self, const tpl_call *call, tpl_value *out)
+{
+    (void)call;
+    *out = tpl_bool(self.as.text->len == 0 || all_of(self.as.text, TPL_CHAR_PRINTABLE));
+    return tpl_charge(r, 4 * self.as.text->len);
+}
+
+/* Upper and title case stand only where a run of cased characters begins, lower case only inside
+ * one. */
+static bool method_istitle(tpl_render *r, tpl_value self, const tpl_call *call, tpl_value *out)
+{
+    (void)call;
+    str s = tpl_text_str(self.as.text);
+    bool any = false, inside = false, title = true;
+    for (size_t i = 0, n; i < s.len; i += n) {
+        unsigned class = tpl_char_class(tpl_char_at((str){s.ptr + i, s.len - i}, &n));
+        bool begins = (class & (TPL_CHAR_UPPER | TPL_CHAR_TITLE)) != 0;
+        if (begins || (class & TPL_CHAR_LOWER) != 0) title &= begins != inside;
+        inside = (class & CASED) != 0;
+        any |= inside;
+    }
+    *out = tpl_bool(any && title);
+    return tpl_charge(r, 4 * s.len);
+}
+
+static bool method_expandtabs(tpl_render *r, tpl_value self, const tpl_call *call, tpl_value *out)
+{
+    int64_t width;
+    const tpl_text *t = self.as.text;
+    str s = tpl_text_str(t);
+    tpl_buffer *b = tpl_buffer_new(r, s.len);
+    if (b == NULL || !tpl_slot_int(r, call, 0, 8, &width) || !tpl_charge(r, s.len)) return false;
+    uint64_t column = 0;
+    bool untrusted = false;
+    for (size_t at = 0, piece_end = 0, n; at < s.len; at += n) {
+        if (at >= piece_end) piece_end = at + tpl_text_piece(t, at, &untrusted);
+        uint32_t c = tpl_char_at((str){s.ptr + at, s.len - at}, &n);
+        uint64_t room = width > 0 ? (uint64_t)width - column % (uint64_t)width : 0;
+        bool ok = c == '\t' ? tpl_buffer_fill(r, b, ' ', (size_t)room)
+                            : tpl_buffer_add_char(r, b, c, untrusted);
+        if (!ok) return false;
+        column = c == '\n' || c == '\r' ? 0 : c == '\t' ? column + room : column + 1;
+    }
+    return take(tpl_buffer_text(r, b), out);
+}
+
+static bool method_casefold(tpl_render *r, tpl_value self, const tpl_call *call, tpl_value *out)
+{
+    (void)call;
+    return recase(r, self.as.text, STYLE_FOLD, out);
+}
+
 static const tpl_row METHODS[] = {
     {"capitalize", "", method_capitalize},
-    {"casefold", "", method_lower},
+    {"casefold", "", method_casefold},
     {"center", "width fillchar?", method_center},
     {"count", "sub start? end?", tpl_method_count},
     {"endswith", "suffix start? end?", tpl_method_endswith},
+    {"expandtabs", "tabsize?", method_expandtabs},
     {"find", "sub start? end?", tpl_method_find_left},
     {"format", "* **", method_format},
     {"index", "sub start? end?", tpl_method_index},
@@ -409,7 +471,9 @@ static const tpl_row METHODS[] = {
     {"isdigit", "", method_isdigit},
     {"islower", "", method_islower},
     {"isnumeric", "", method_isnumeric},
+    {"isprintable", "", method_isprintable},
     {"isspace", "", method_isspace},
+    {"istitle", "", method_istitle},
     {"isupper", "", method_isupper},
     {"join", "iterable", method_join},
     {"ljust", "width fillchar?", method_ljust},

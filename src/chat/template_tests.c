@@ -56,8 +56,27 @@ KIND_TEST(test_iterable, is_iterable(self))
 KIND_TEST(test_sequence, is_sequence(self))
 KIND_TEST(test_callable, is_callable(self))
 KIND_TEST(test_escaped, false)
-KIND_TEST(test_filter, self.kind == TPL_TEXT && tpl_filter_find(tpl_text_str(self.as.text)) != NULL)
-KIND_TEST(test_test, self.kind == TPL_TEXT && tpl_test_find(tpl_text_str(self.as.text)) != NULL)
+
+/* Jinja looks the subject up in a dict. */
+static bool is_known(tpl_render *r, tpl_value self, const tpl_row *(*find)(str name),
+                     tpl_value *out)
+{
+    if (!tpl_hashable(self)) return tpl_fail_type(r, "unhashable type", self);
+    *out = tpl_bool(self.kind == TPL_TEXT && find(tpl_text_str(self.as.text)) != NULL);
+    return true;
+}
+
+static bool test_filter(tpl_render *r, tpl_value self, const tpl_call *call, tpl_value *out)
+{
+    (void)call;
+    return is_known(r, self, tpl_filter_find, out);
+}
+
+static bool test_test(tpl_render *r, tpl_value self, const tpl_call *call, tpl_value *out)
+{
+    (void)call;
+    return is_known(r, self, tpl_test_find, out);
+}
 
 static bool remainder_is(tpl_render *r, tpl_value self, tpl_value by, int64_t rest, tpl_value *out)
 {

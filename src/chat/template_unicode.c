@@ -130,20 +130,37 @@ static size_t map_several(const case_several *rows, size_t n_rows, uint32_t code
     return 0;
 }
 
+typedef struct case_table {
+    const case_run *runs;
+    size_t n_runs;
+    const case_several *several;
+    size_t n_several;
+} case_table;
+
+#define TABLE(runs, several)                                                                       \
+    {                                                                                              \
+        runs, COUNT_OF(runs), several, COUNT_OF(several)                                           \
+    }
+
+/* Title case has rows of its own where it differs from upper case. */
+static const case_table TABLES[] = {
+    [TPL_CASE_UPPER] = TABLE(UPPER, UPPER_SEVERAL),
+    [TPL_CASE_LOWER] = TABLE(LOWER, LOWER_SEVERAL),
+    [TPL_CASE_TITLE] = TABLE(UPPER, UPPER_SEVERAL),
+    [TPL_CASE_FOLD] = TABLE(FOLD, FOLD_SEVERAL),
+};
+
 size_t tpl_char_map(uint32_t code_point, tpl_case to, uint32_t mapped[3])
 {
+    const case_table *table = &TABLES[to];
     size_t n = 0;
     if (code_point >= 0x80 && to == TPL_CASE_TITLE) {
         n = map_several(TITLE_SEVERAL, COUNT_OF(TITLE_SEVERAL), code_point, mapped);
     }
-    if (n == 0 && code_point >= 0x80 && to != TPL_CASE_LOWER) {
-        n = map_several(UPPER_SEVERAL, COUNT_OF(UPPER_SEVERAL), code_point, mapped);
-    }
-    if (n == 0 && code_point >= 0x80 && to == TPL_CASE_LOWER) {
-        n = map_several(LOWER_SEVERAL, COUNT_OF(LOWER_SEVERAL), code_point, mapped);
+    if (n == 0 && code_point >= 0x80) {
+        n = map_several(table->several, table->n_several, code_point, mapped);
     }
     if (n != 0) return n;
-    mapped[0] = to == TPL_CASE_LOWER ? map_single(LOWER, COUNT_OF(LOWER), code_point)
-                                     : map_single(UPPER, COUNT_OF(UPPER), code_point);
+    mapped[0] = map_single(table->runs, table->n_runs, code_point);
     return 1;
 }

@@ -31,7 +31,7 @@ size_t tpl_name_char(str s);
 /* The code point at the start of valid UTF-8, which is not empty, and its length. */
 uint32_t tpl_char_at(str s, size_t *n_bytes);
 
-typedef enum tpl_case { TPL_CASE_UPPER, TPL_CASE_LOWER, TPL_CASE_TITLE } tpl_case;
+typedef enum tpl_case { TPL_CASE_UPPER, TPL_CASE_LOWER, TPL_CASE_TITLE, TPL_CASE_FOLD } tpl_case;
 
 /* Maps one code point to 1..3; final sigma is the caller's business. */
 size_t tpl_char_map(uint32_t code_point, tpl_case to, uint32_t mapped[3]);

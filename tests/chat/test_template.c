@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "support/fault.h"
 #include "support/test.h"
 
@@ -99,7 +100,7 @@ static void test_templates_of_families(void **state)
             n_checked++;
         }
     }
-    assert_true(n_checked >= 200);
+    assert_true(json_length(cases) >= 49 && n_checked == 19 * json_length(cases));
     json_doc_free(&f.doc);
 }
 
@@ -119,7 +120,7 @@ static void test_expressions(void **state)
         int n = snprintf(source, sizeof source, "{{ %.*s }}", (int)expression.len, expression.ptr);
         check_case((str){source, (size_t)n}, &input, json_at(json_at(cases, i), 1));
     }
-    assert_true(json_length(cases) >= 600);
+    assert_true(json_length(cases) >= 650);
     json_doc_free(&f.doc);
 }
 
@@ -203,6 +204,149 @@ static void test_provenance(void **state)
     json_doc_free(&doc);
 }
 
+/* A word stands before every text of a conversation but those that templates tell turns and parts
+ * apart by. */
+static void write_spelled(const json *value, const char *word, strbuf *to)
+{
+    json_kind kind = json_kind_of(value);
+    if (kind == JSON_KIND_TEXT) {
+        strbuf text;
+        strbuf_init(&text, mem_system(), 0);
+        strbuf_printf(&text, "%s%.*s", word, (int)json_text(value).len, json_text(value).ptr);
+        assert_int_equal(json_write_text((str){text.ptr, text.len}, to), WEFT_OK);
+        strbuf_deinit(&text);
+    } else if (kind == JSON_KIND_ARRAY) {
+        strbuf_add_char(to, '[');
+        for (size_t i = 0; i < json_length(value); i++) {
+            if (i != 0) strbuf_add_char(to, ',');
+            write_spelled(json_at(value, i), word, to);
+        }
+        strbuf_add_char(to, ']');
+    } else if (kind == JSON_KIND_OBJECT) {
+        static const char *const KEPT[] = {"role",         "type",      "id",
+                                           "tool_call_id", "bos_token", "eos_token"};
+        json_iter it = {NULL};
+        str key;
+        const json *member;
+        for (char before = '{'; json_next(value, &it, &key, &member); before = ',') {
+            bool kept = false;
+            for (size_t i = 0; i < COUNT_OF(KEPT); i++) kept |= str_equal_text(key, KEPT[i]);
+            strbuf_add_char(to, before);
+            assert_int_equal(json_write_text(key, to), WEFT_OK);
+            strbuf_add_char(to, ':');
+            write_spelled(member, kept ? "" : word, to);
+        }
+        strbuf_add_text(to, json_length(value) == 0 ? "{}" : "}");
+    } else {
+        assert_int_equal(json_write(value, 0, to), WEFT_OK);
+    }
+}
+
+/* What a template makes of a conversation in which a word was written everywhere. */
+typedef struct spelled {
+    weft_status status;
+    strbuf trusted; /* output outside the spans, with a mark where a span stood */
+    size_t n_words; /* inside the spans */
+} spelled;
+
+static void render_spelled(const chat_template *t, const json *conversation, const char *word,
+                           spelled *s)
+{
+    strbuf text;
+    json_doc doc;
+    vars v;
+    template_output out;
+    weft_error err = {.status = WEFT_OK};
+    strbuf_init(&text, mem_system(), 0);
+    write_spelled(conversation, word, &text);
+    assert_ok(json_parse(&doc, text.ptr, text.len, &err), &err);
+    vars_of(&v, doc.root);
+    template_input input = {.vars = v.items, .n_vars = v.n, .now = 1786000000};
+    template_output_init(&out, mem_system());
+    strbuf_init(&s->trusted, mem_system(), 0);
+    s->status = template_render(t, &input, &out, &err);
+    s->n_words = 0;
+    size_t at = 0;
+    for (size_t i = 0; i < out.n_spans; i++) {
+        str span = {out.text.ptr + out.spans[i].first, out.spans[i].n_bytes};
+        strbuf_add(&s->trusted, out.text.ptr + at, out.spans[i].first - at);
+        strbuf_add_char(&s->trusted, '\0');
+        at = out.spans[i].first + span.len;
+        for (size_t k = 0; k + strlen(word) <= span.len; k++) {
+            s->n_words += memcmp(span.ptr + k, word, strlen(word)) == 0 ? 1 : 0;
+        }
+    }
+    if (out.text.len != 0) strbuf_add(&s->trusted, out.text.ptr + at, out.text.len - at);
+    template_output_deinit(&out);
+    json_doc_free(&doc);
+    strbuf_deinit(&text);
+}
+
+/* Control tokens as families spell them, and a text of the same length and words that is none. */
+static const char *const SPELLINGS[][2] = {
+    {"<|im_start|>", "(:im_start:)"},
+    {"<|im_end|>", "(:im_end:)"},
+    {"<|eot_id|>", "(:eot_id:)"},
+    {"<|start_header_id|>", "(:start_header_id:)"},
+    {"<|start|>", "(:start:)"},
+    {"<|call|>", "(:call:)"},
+    {"[INST]", "(INST)"},
+    {"[/INST]", "(-INST)"},
+    {"[TOOL_CALLS]", "(TOOL_CALLS)"},
+    {"<start_of_turn>", "(start_of_turn)"},
+    {"<turn|>", "(turn:)"},
+    {"<|END_OF_TURN_TOKEN|>", "(:END_OF_TURN_TOKEN:)"},
+    {"<|user|>", "(:user:)"},
+    {"<|Assistant|>", "(:Assistant:)"},
+    {"]~b]", ")=b)"},
+    {"[|endofturn|]", "(:endofturn:)"},
+    {"<SPECIAL_11>", "(SPECIAL_11)"},
+    {"</s>", "(-s)"},
+    {"<|end_of_text|>", "(:end_of_text:)"},
+    {"<\xef\xbd\x9chy_User\xef\xbd\x9c>", "(:hy_User:)"},
+};
+
+/* Whoever writes texts cannot write the template's own: what the tokenizer may take for control
+ * tokens is the same whether texts spell such tokens or are plain words. */
+static void test_texts_spell_no_control(void **state)
+{
+    (void)state;
+    const env world = {.allocator = mem_system()};
+    fixture f;
+    fixture_open(&f, "templates.json");
+    const json *cases = json_get(f.doc.root, "cases");
+    size_t n_rendered = 0, n_words = 0;
+    for (size_t i = 0; i < json_length(cases); i++) {
+        chat_template *t;
+        const json *conversation;
+        json_iter it = {NULL};
+        str name;
+        assert_ok(
+            template_compile(&world, json_text(json_get(json_at(cases, i), "template")), &t, NULL),
+            NULL);
+        /* Spellings take turns: every template meets each of them, and every conversation. */
+        for (size_t k = i;
+             json_next(json_get(f.doc.root, "conversations"), &it, &name, &conversation); k++) {
+            const char *const *pair = SPELLINGS[k % COUNT_OF(SPELLINGS)];
+            spelled hostile, plain;
+            render_spelled(t, conversation, pair[0], &hostile);
+            render_spelled(t, conversation, pair[1], &plain);
+            bool same = hostile.status == plain.status &&
+                        hostile.trusted.len == plain.trusted.len &&
+                        memcmp(strbuf_text(&hostile.trusted), strbuf_text(&plain.trusted),
+                               plain.trusted.len) == 0;
+            if (!same) fail_msg("template %zu, %.*s: %s", i, (int)name.len, name.ptr, pair[0]);
+            n_rendered += hostile.status == WEFT_OK ? 1 : 0;
+            n_words += hostile.n_words;
+            strbuf_deinit(&hostile.trusted);
+            strbuf_deinit(&plain.trusted);
+        }
+        template_destroy(t);
+    }
+    assert_true(n_rendered >= 800 && n_words > 3500);
+    json_doc_free(&f.doc);
+}
+
 typedef struct refusal {
     const char *source;
     weft_status status;
@@ -223,6 +367,15 @@ static const refusal REFUSALS[] = {
     {"{{ a b }}", WEFT_FORMAT, "expected '}}', got a name"},
     {"{% set 1 = 2 %}", WEFT_FORMAT, "cannot assign"},
     {"{% break %}", WEFT_FORMAT, "'break' outside a loop"},
+    {"{% for x in [1] %}{% for y in [] recursive %}{% else %}{% break %}{% endfor %}{% endfor %}",
+     WEFT_FORMAT, "'break' outside a loop"},
+    {"{% for x in [1] %}\n{% set loop = 1 %}{% endfor %}", WEFT_FORMAT,
+     "line 1: cannot assign to 'loop'"},
+    {"{% for loop in [1] %}{% endfor %}", WEFT_FORMAT, "cannot assign to 'loop'"},
+    {"{% filter length %}abc{% endfilter %}", WEFT_FORMAT, "has to be a string, got 'int'"},
+    {"{% call dict() %}{% endcall %}", WEFT_FORMAT, "has to be a string, got 'dict'"},
+    {"{% macro f(a) %}{% endmacro %}{{ f(1, a=2) }}", WEFT_FORMAT, "a keyword argument"},
+    {"{{ [] is filter }}", WEFT_FORMAT, "unhashable type"},
     {"{{ 99999999999999999999 }}", WEFT_LIMIT, "exceeds 64 bits"},
     {"{{ '\\ud800' }}", WEFT_FORMAT, "names no character"},
     {"{{ f(a=1, a=2) }}", WEFT_FORMAT, "repeated"},
@@ -447,6 +600,7 @@ int main(void)
         cmocka_unit_test(test_templates_of_families),
         cmocka_unit_test(test_expressions),
         cmocka_unit_test(test_provenance),
+        cmocka_unit_test(test_texts_spell_no_control),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_nesting_is_bounded),
         cmocka_unit_test(test_own_limits),

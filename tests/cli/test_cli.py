@@ -325,6 +325,19 @@ class Text(Case):
             piped = self.fine("tokenize", model("draft"), "--template", "-", input=path.read_text())
             self.assertEqual(json.loads(piped), case["prompt_ids"])
 
+    def test_what_a_template_is_given(self):
+        target = self.copy_model()
+        (target / "chat_template.jinja").write_text(
+            "{{ tools is none }} {{ documents is none }} {{ tools is defined and documents is defined }} "
+            "{{ tools | length if tools is not none }} {{ messages[0].content }} {{ add_generation_prompt }}")
+        words = ["tokenize", target, "--template", "-", "--render"]
+        for text in ("hi", ".", ""):
+            messages = json.dumps([{"role": "user", "content": text}])
+            self.assertEqual(self.fine(*words, input=messages), f"True True True  {text} True")
+        tools = self.folder / "tools.json"
+        tools.write_text("[{}, {}]")
+        self.assertEqual(self.fine(*words, "--tools", tools, input=messages), "False True True 2  True")
+
     def test_broken_conversations(self):
         for text in ("", "{}", "[1]", "[", '[{"role":"user"'):
             words = ["tokenize", model("draft"), "--template", "-"]

@@ -665,4 +665,23 @@ varargs is defined
 [[1, 2], [3, 4]] | map(attribute=1) | list
 [[1, 2], [3, 4]] | map(attribute='1') | list
 [{'r': 'a'}, {}] | selectattr('r', 'defined') | list
+range(9, 0, -2)[1:9:2] ~ range(5, 0, -2)[5:1] ~ range(4)[3:1] ~ range(4)[::-1]
+u.casefold() ~ 'Straße ﬃ ΣΑΣ ʼn Ǆ Ꭰ ꭰ ſ µ'.casefold()
+['They Are', 'they', 'THEY', 'A1B', 'Ǆa', 'ǅ b', '', '1', 'aB'] | map('title') | list ~ 'They Are'.istitle() ~ 'A1b'.istitle() ~ 'A1B'.istitle() ~ 'ǅa'.istitle() ~ 'ab'.istitle() ~ ''.istitle() ~ 'AB'.istitle()
+u.isprintable() ~ q.isprintable() ~ ''.isprintable() ~ '\u2028'.isprintable() ~ '\u00a0'.isprintable()
+'a\tbc\r\td\n\té\t'.expandtabs() ~ '|' ~ '\t\tx\t'.expandtabs(3) ~ '|' ~ 'a\tb'.expandtabs(0) ~ '|' ~ 'a\tb'.expandtabs(-2) ~ 'a\tb'.expandtabs(tabsize=2)
+l | sort(attribute='nowhere') | list ~ p | sort(attribute='nowhere,n') | map(attribute='n') | join
+[nil, nil] | sort ~ [ed, ed] | sort
+[nil, 1] | sort
+'none' % range(3) ~ 'none' % l ~ 'none' % d
+'none' % 1
+[] is test
+d is filter
+'upper' is filter ~ 'odd' is test ~ 'nosuch' is filter ~ none is filter
+p | map('dictsort') | map('first') | urlencode ~ '|' ~ missing | urlencode ~ '|' ~ el | reject | urlencode ~ '|' ~ [(e, 'a b'), 'xy'] | urlencode
+[1, 2, 3] | batch(0) | list ~ [1, 2, 3] | batch(-1) | list ~ [1, 2] | batch(2) | list ~ [1, 2, 3] | batch(0, 1) | list
+'lazy' if 5 | batch(2) and [1] | slice(0)
+5 | batch(2) | list
+[1] | slice(0) | list
+[1] | slice(-2) | list ~ [1, 2, 3, 4, 5] | slice(3, '-') | list ~ el | slice(2, 1) | list
 """.strip("\n").split("\n")

@@ -2,7 +2,8 @@
 """Writes tests/chat/fixtures: templates, conversations and what Jinja2 makes of them.
 
 Usage: tools/oracle/templates.py tests/chat/fixtures   (needs the Python package jinja2)
-The templates are our own, after the shapes that model families use: what they exercise is the constructs."""
+The templates, here and in tools/oracle/chat, are our own, after the shapes that model families use: what they
+exercise is the constructs."""
 import json
 import pathlib
 import sys
@@ -64,6 +65,38 @@ CONVERSATIONS = {
                "add_generation_prompt": True},
     "documents": {"messages": [say("user", "What do they say?")], "documents": [
         {"title": "One", "text": "First text."}, {"title": "Two", "text": "Second\ntext."}], "add_generation_prompt": True},
+    "short": {"messages": [say("user", ".")], "add_generation_prompt": True},
+    "empty": {"messages": [say("system", ""), say("user", "")], "tools": [], "documents": [], "add_generation_prompt": False},
+    "text_args": {"messages": [say("user", "Weather?"),
+                               say("assistant", None, tool_calls=[call("weather", "{\"place\": \"Ulm\"}", id="a1B2c3D4e")]),
+                               say("tool", "rain", tool_call_id="a1B2c3D4e"), say("user", "And now?")],
+                  "tools": [WEATHER], "add_generation_prompt": True},
+    "nulls": {"messages": [say("developer", "Rules."), say("user", None), {"role": "assistant"},
+                           say("user", "x", name="Ann", tool_calls=None), say("assistant", "y", tool_calls=[])],
+              "tools": None, "documents": None, "add_generation_prompt": False},
+    "media": {"messages": [say("user", [{"type": "image_url", "image_url": {"url": "a.png"}}, {"type": "video", "video": "v.mp4"},
+                                        {"type": "audio", "audio": "s.wav"}, {"type": "text", "text": " Compare. "}]),
+                           say("assistant", "I cannot."),
+                           say("user", [{"type": "text", "text": "Then this."}, {"type": "image", "image": "b.png"}])],
+              "add_generation_prompt": True, "add_vision_id": True},
+    "agent": {"messages": [say("system", "Go on. /think"), say("user", "Plan."),
+                           say("assistant", "", reasoning_content="first\n", thinking="first",
+                               tool_calls=[call("clock", {}, id="000000001")]),
+                           say("tool", "12:00", name="clock", tool_call_id="000000001"),
+                           say("assistant", "Noon.", reasoning_content="second", tool_calls=[call("weather", {
+                               "place": "Ulm \"city\"", "days": 1.5, "tags": [], "deep": {"a": [True, None]}}, id="000000002")]),
+                           say("tool", [{"type": "text", "text": "sun"}], name="weather", tool_call_id="000000002")],
+              "tools": [CLOCK, WEATHER], "add_generation_prompt": True, "enable_thinking": True, "reasoning_effort": "high"},
+    "rag": {"messages": [say("system", "Cite."), say("user", "Who?"), say("assistant", "<think>a</think>Me."), say("user", "Sure? /no_think")],
+            "documents": [{"title": "Ünï", "text": "a b\n\nc", "url": "http://x/?a=1&b=2", "score": 0.25}, {"text": "untitled words of some length"}],
+            "tools": [CLOCK], "add_generation_prompt": True, "enable_thinking": False},
+    "odd_text": {"messages": [say("system", "\u202e\u00a0 \ufeff"), say("user", "\r\n\ttab \\ \"q\" 'a' `b` ${c} %d {0}\u2028\u2029"),
+                              say("assistant", "e\u0301 \U0001f9d1\u200d\U0001f680 \u3000ﬁ ß İ \u0001\u007f"),
+                              say("user", "{% endraw %}{# {{ }} #}<tool_response></tool_response>&amp;")], "add_generation_prompt": False},
+    "builtin": {"messages": [say("user", "Look it up."), say("assistant", "ok", tool_calls=[call("search", {"q": "ulm", "n": 3}, id="123456789")]),
+                             say("tool", {"hits": ["a", None, 1e20]}, name="search", tool_call_id="123456789"), say("assistant", "Found.")],
+                "builtin_tools": ["search", "interpreter"], "custom_tools": [WEATHER], "tools_in_user_message": False,
+                "controls": {"length": "short", "n": [1]}, "add_generation_prompt": False},
 }
 
 T = {}
@@ -464,6 +497,10 @@ T["json_all"] = """{{ messages | tojson(indent=2) }}
 {{ messages | map(attribute="role") | unique | list }} {{ messages | groupby("role") | map("first") | join(",") }}
 {{ messages | selectattr("role", "in", ["user", "tool"]) | map(attribute="content") | list }}
 {{ "%d messages, %s" % (messages | length, messages[0].role) }} {{ "{:>6}|{!r}".format(messages | length, messages[-1].role) }}"""
+
+
+for path in sorted((pathlib.Path(__file__).parent / "chat").glob("*.jinja")):
+    T[path.stem] = path.read_text(encoding="utf-8")
 
 
 def case(template, variables, now=NOW):
