@@ -31,6 +31,17 @@
  *               sequence; [n, H * Dv]
  *   take        x [TOKENS, d]: rows whose logits are wanted; [OUTPUTS, d]
  *   softcap     x; f0 c: c tanh(x / c)
+ *   cols        x [n, heads * g]; i0 g, i1 first: some columns from first on of each run of g
+ *   conv        x [n, C], weight [C, K]; i0 state index: silu of the sum of each column's last K
+ *               numbers, of its own sequence and oldest first, times the weight's row; the state's
+ *               tail [K - 1, C] holds those of earlier steps; [n, C]
+ *   gated_delta x [n, 2 Hk Dk + Hv Dv], a conv of the same state: queries, keys, values; decay and
+ *               rate [n, Hv]; A_log and bias [1, Hv]; i0 state index, i1 Hk, f0 epsilon; [n, Hv *
+ *               Dv]. Token by token, for each value head h, whose queries and keys are those of
+ *               head h Hk / Hv, over the state's matrix S [Dv, Dk]:
+ *                 q = q / sqrt(q . q + eps) / sqrt(Dk), k = k / sqrt(k . k + eps)
+ *                 g = exp(-exp(A_log) ln(1 + exp(decay + bias))), b = 1 / (1 + exp(-rate))
+ *                 S = g S;  S = S + b (v - S k) k^T;  y = S q
  * Numbers are computed with; token ids and what kv_append gives are not numbers. */
 #define GRAPH_OP_MAP(X)                                                                            \
     X(NONE, "none", 0, 0)                                                                          \
@@ -46,7 +57,10 @@
     X(KV_APPEND, "kv_append", 2, 2)                                                                \
     X(ATTEND, "attend", 2, 2)                                                                      \
     X(TAKE, "take", 1, 1)                                                                          \
-    X(SOFTCAP, "softcap", 1, 1)
+    X(SOFTCAP, "softcap", 1, 1)                                                                    \
+    X(COLS, "cols", 1, 1)                                                                          \
+    X(CONV, "conv", 2, 2)                                                                          \
+    X(GATED_DELTA, "gated_delta", 5, 5)
 
 typedef enum graph_op {
 #define GRAPH_OP_ENUM(op, name, n_inputs, n_required) GRAPH_##op,
@@ -56,8 +70,13 @@ typedef enum graph_op {
 } graph_op;
 
 /* silu x s(x); gelu_tanh x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))); gelu_erf x/2 (1 +
- * erf(x/sqrt 2)) */
-typedef enum graph_act { GRAPH_SILU = 0, GRAPH_GELU_TANH = 1, GRAPH_GELU_ERF = 2 } graph_act;
+ * erf(x/sqrt 2)); sigmoid s(x) = 1 / (1 + e^-x) */
+typedef enum graph_act {
+    GRAPH_SILU = 0,
+    GRAPH_GELU_TANH = 1,
+    GRAPH_GELU_ERF = 2,
+    GRAPH_SIGMOID = 3
+} graph_act;
 
 /* Symbolic numbers of rows. */
 #define GRAPH_TOKENS 0xffffffffu
@@ -65,7 +84,8 @@ typedef enum graph_act { GRAPH_SILU = 0, GRAPH_GELU_TANH = 1, GRAPH_GELU_ERF = 2
 
 typedef uint32_t graph_id; /* index into values; 0 is "nothing" */
 
-enum { GRAPH_INPUTS = 3 };
+/* Inputs of an operation; numbers that a conv adds up. */
+enum { GRAPH_INPUTS = 5, GRAPH_TAPS = 16 };
 
 typedef struct graph_value {
     graph_op op;
@@ -92,7 +112,7 @@ typedef struct graph {
     uint32_t n_tensors;
     const graph_rope *ropes; /* [n_ropes], borrowed */
     uint32_t n_ropes;
-    uint32_t n_states; /* 1 + largest state index appended to */
+    uint32_t n_states; /* 1 + largest state index written to */
     graph_id output;   /* logits [OUTPUTS, V], once graph_finish was called */
     weft_error error;  /* the first */
 } graph;
@@ -115,6 +135,24 @@ graph_id graph_attend(graph *g, graph_id q, graph_id state, uint32_t n_heads, fl
                       float softcap);
 graph_id graph_take(graph *g, graph_id x);
 graph_id graph_softcap(graph *g, graph_id x, float cap);
+graph_id graph_cols(graph *g, graph_id x, uint32_t group, uint32_t first, uint32_t n);
+graph_id graph_conv(graph *g, graph_id x, graph_id weight, uint32_t state_i);
+
+/* Inputs of graph_gated_delta, and how its state is indexed. */
+typedef struct graph_delta {
+    graph_id x, decay, rate, a_log, bias;
+    uint32_t state_i, n_k_heads, k_dim;
+    float eps;
+} graph_delta;
+
+graph_id graph_gated_delta(graph *g, const graph_delta *d);
+
+/* Heads of a gated_delta, and their sizes. */
+typedef struct graph_heads {
+    uint32_t n_k, n_v, k_dim, v_dim;
+} graph_heads;
+
+graph_heads graph_delta_heads(const graph *g, const graph_value *v);
 
 /* Marks the logits; every value but the output must have been used. */
 void graph_finish(graph *g, graph_id logits);

@@ -6,6 +6,8 @@
  *   PHASE_LINEAR  one or more linear layers of one input, with what was fused onto them: a residual
  *                 added, or gate and up with their activation; threads take chunks of output rows
  *   PHASE_ATTEND  one attention; threads take (row, head, tile of queries)
+ *   PHASE_RECUR   one conv or gated_delta; threads take (row, some columns or a head), and go
+ *                 through the row's tokens in order
  */
 #ifndef BACKEND_CPU_CPU_H
 #define BACKEND_CPU_CPU_H
@@ -28,7 +30,7 @@ struct backend {
     uint32_t n_threads;
 };
 
-typedef enum phase_kind { PHASE_TOKENS, PHASE_LINEAR, PHASE_ATTEND } phase_kind;
+typedef enum phase_kind { PHASE_TOKENS, PHASE_LINEAR, PHASE_ATTEND, PHASE_RECUR } phase_kind;
 
 /* A step of PHASE_TOKENS: a graph value, or one of the backend's own. */
 typedef enum token_op_kind { TOKEN_VALUE, TOKEN_PREPARE, TOKEN_ROPES } token_op_kind;
@@ -52,7 +54,7 @@ typedef struct phase {
     phase_kind kind;
     uint32_t rows;     /* GRAPH_TOKENS or GRAPH_OUTPUTS */
     uint32_t first, n; /* of token_ops or linear_ops */
-    graph_id id;       /* of ATTEND, or the glu fused onto the two linear_ops; else 0 */
+    graph_id id;       /* of ATTEND and RECUR, or the glu fused onto the two linear_ops; else 0 */
 } phase;
 
 /* The buffers behind a kernel_input, each large enough for the widest input of a step. */
@@ -70,6 +72,7 @@ typedef struct cpu_scratch {
     float *s;     /* [ATTEND_QUERIES, KV_SPLIT] */
     float *part;  /* [ATTEND_QUERIES, v_dim + 2]: o, then maximum and sum, of one split */
     float *total; /* likewise, of all splits so far */
+    float *qk;    /* [2 * k_dim], a query and a key of gated_delta brought to length */
 } cpu_scratch;
 
 /* Queries (tokens times heads that share a key head) that go through a page together. */
@@ -82,7 +85,8 @@ struct backend_plan {
     graph_slot *slots; /* [n_values] */
     float *values;     /* [n_floats] */
     const float *
-        *decoded;  /* [n_values], norm weights by their norm, biases by their weight; else NULL */
+        *decoded;  /* [n_values], norm weights by their norm, biases by their weight, of conv [taps,
+                      cols], of gated_delta what keys, then queries, are multiplied by; else NULL */
     phase *phases; /* [n_phases] */
     token_op *token_ops;
     linear_op *linear_ops;
@@ -91,6 +95,7 @@ struct backend_plan {
     cpu_input input;      /* what PREPARE fills, for the linear layers of the next phase */
     float *ropes;         /* [n_ropes][n_tokens, n_pairs, 2] behind one another */
     size_t *rope_offsets; /* [n_ropes] */
+    float *zeros;         /* [the widest conv], a token before the first */
     cpu_scratch *scratch; /* [n_threads] */
     float *parts; /* [n_parts, ATTEND_QUERIES, part_stride]: splits computed apart, merged later */
     size_t n_parts;
@@ -114,6 +119,12 @@ void cpu_run_thread(void *user, uint32_t thread_i);
 
 /* The attention of phase_i, for one thread; has its own barrier where splits are merged. */
 void cpu_attend(const cpu_run *r, uint32_t phase_i, uint32_t thread_i);
+
+/* The recurrence of phase_i, for one thread. */
+void cpu_recur(const cpu_run *r, uint32_t phase_i, uint32_t thread_i);
+
+/* backend_api.replay */
+void cpu_replay(backend *b, backend_plan *plan, uint32_t state_i, const kv_view *view, uint32_t n);
 
 /* Storage of a value in this run. */
 float *cpu_data(const cpu_run *r, graph_id id);

@@ -1,6 +1,7 @@
 /* plan.c - from a graph to phases: what runs together, what is fused, where values lie. */
 #include "backend/cpu/cpu.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/assert.h"
@@ -186,6 +187,10 @@ static void plan_phases(planner *pl)
             uint32_t i = add_phase(pl, PHASE_ATTEND, GRAPH_TOKENS, 0);
             pl->p->phases[i].id = id;
             pl->phase_of[id] = i;
+        } else if (op == GRAPH_CONV || op == GRAPH_GATED_DELTA) {
+            uint32_t i = add_phase(pl, PHASE_RECUR, GRAPH_TOKENS, 0);
+            pl->p->phases[i].id = id;
+            pl->phase_of[id] = i;
         } else {
             share_input(pl, id);
             add_token_op(pl, g->values[id].rows, (token_op){.kind = TOKEN_VALUE, .id = id});
@@ -211,21 +216,69 @@ static void set_lifetimes(planner *pl)
     }
 }
 
-/* Norm weights (with what is added to them) and biases as f32. */
+/* The first row of a weight. */
+static float *decode_vector(backend_plan *p, const graph *g, graph_id w)
+{
+    const tensor *t = &g->tensors[g->values[w].i[0]];
+    float *row = take(p, (size_t)t->n_cols, sizeof(float));
+    if (row != NULL) t->encoding->decode_row(t, 0, row);
+    return row;
+}
+
+/* [taps, cols], so that neighbouring columns stand side by side. */
+static float *decode_taps(backend_plan *p, const graph *g, graph_id w)
+{
+    const tensor *t = &g->tensors[g->values[w].i[0]];
+    float *taps = take(p, (size_t)(t->n_rows * t->n_cols), sizeof(float));
+    float row[GRAPH_TAPS];
+    for (uint64_t c = 0; c < t->n_rows && taps != NULL; c++) {
+        t->encoding->decode_row(t, c, row);
+        for (uint64_t j = 0; j < t->n_cols; j++) taps[j * t->n_rows + c] = row[j];
+    }
+    return taps;
+}
+
+/* Bringing to length is an RMS norm: x / sqrt(x . x + eps) = x / sqrt(mean x^2 + eps / D) /
+ * sqrt(D). */
+static float *lengths(backend_plan *p, const graph *g, const graph_value *v)
+{
+    uint32_t k_dim = graph_delta_heads(g, v).k_dim;
+    float *w = take(p, (size_t)2 * k_dim, sizeof(float));
+    for (uint32_t i = 0; i < k_dim && w != NULL; i++) {
+        w[i] = (float)(1.0 / sqrt((double)k_dim));
+        w[k_dim + i] = (float)(1.0 / (double)k_dim);
+    }
+    return w;
+}
+
+/* Fills what decoded has for a value; false when memory is refused. */
+static bool decode_for(backend_plan *p, const graph *g, graph_id id)
+{
+    const graph_value *v = &g->values[id];
+    float *row = NULL;
+    if (v->op == GRAPH_RMS_NORM) {
+        p->decoded[id] = row = decode_vector(p, g, v->in[1]);
+        for (uint64_t k = 0; k < v->i[0] && row != NULL; k++) row[k] += v->f[1];
+    } else if (v->op == GRAPH_LINEAR && v->in[2] != 0) {
+        p->decoded[v->in[2]] = row = decode_vector(p, g, v->in[2]);
+    } else if (v->op == GRAPH_CONV) {
+        p->decoded[id] = row = decode_taps(p, g, v->in[1]);
+    } else if (v->op == GRAPH_GATED_DELTA) {
+        p->decoded[id] = row = lengths(p, g, v);
+        p->decoded[v->in[3]] = decode_vector(p, g, v->in[3]);
+        p->decoded[v->in[4]] = decode_vector(p, g, v->in[4]);
+        if (p->decoded[v->in[3]] == NULL || p->decoded[v->in[4]] == NULL) return false;
+    } else {
+        return true;
+    }
+    return row != NULL;
+}
+
+/* Norm weights (with what is added to them), biases and the like as f32. */
 static bool decode_constants(backend_plan *p, const graph *g)
 {
     for (graph_id id = 1; id < g->n_values; id++) {
-        const graph_value *v = &g->values[id];
-        graph_id w = v->op == GRAPH_RMS_NORM ? v->in[1] : v->op == GRAPH_LINEAR ? v->in[2] : 0;
-        if (w == 0) continue;
-        const tensor *t = &g->tensors[g->values[w].i[0]];
-        float *row = take(p, (size_t)t->n_cols, sizeof(float));
-        if (row == NULL) return false;
-        t->encoding->decode_row(t, 0, row);
-        if (v->op == GRAPH_RMS_NORM) {
-            for (uint64_t k = 0; k < t->n_cols; k++) row[k] += v->f[1];
-        }
-        p->decoded[v->op == GRAPH_RMS_NORM ? id : w] = row;
+        if (!decode_for(p, g, id)) return false;
     }
     return true;
 }
@@ -234,6 +287,8 @@ typedef struct sizes {
     size_t input; /* floats of the largest linear input */
     size_t row;   /* floats of the decoded rows that the hungriest linear works with */
     uint32_t k_dim, v_dim;
+    uint32_t delta_dim; /* of keys of gated_delta */
+    uint32_t conv;      /* columns of the widest */
     size_t ropes;
 } sizes;
 
@@ -256,6 +311,11 @@ static sizes measure(const backend_plan *p)
             uint32_t v_dim = v->cols / v->i[1];
             if (k_dim > s.k_dim) s.k_dim = k_dim;
             if (v_dim > s.v_dim) s.v_dim = v_dim;
+        } else if (v->op == GRAPH_GATED_DELTA) {
+            uint32_t k_dim = graph_delta_heads(g, v).k_dim;
+            if (k_dim > s.delta_dim) s.delta_dim = k_dim;
+        } else if (v->op == GRAPH_CONV && v->cols > s.conv) {
+            s.conv = v->cols;
         }
     }
     for (uint32_t i = 0; i < g->n_ropes; i++) {
@@ -276,7 +336,8 @@ static bool take_buffers(backend *b, backend_plan *p, sizes s)
     p->ropes = take(p, s.ropes, sizeof(float));
     p->scratch = take(p, b->n_threads, sizeof(cpu_scratch));
     p->next = take(p, (size_t)p->n_phases * 2, sizeof(atomic_uint));
-    bool ok = p->parts && p->ropes && p->scratch && p->next;
+    p->zeros = take(p, s.conv, sizeof(float));
+    bool ok = p->parts && p->ropes && p->scratch && p->next && p->zeros;
     if (b->act == WEFT_ACT_BF16 && ok) {
         /* A token's blocks come in whole groups, so there may be more than columns. */
         size_t spare = ((size_t)p->limits.n_tokens + p->limits.n_outputs) * KERNEL_GROUP_MOST;
@@ -295,7 +356,8 @@ static bool take_buffers(backend *b, backend_plan *p, sizes s)
         c->s = take(p, (size_t)ATTEND_QUERIES * KV_SPLIT, sizeof(float));
         c->part = take(p, (size_t)ATTEND_QUERIES * p->part_stride, sizeof(float));
         c->total = take(p, (size_t)ATTEND_QUERIES * p->part_stride, sizeof(float));
-        ok = c->row && c->q && c->rows && c->s && c->part && c->total;
+        c->qk = take(p, (size_t)2 * s.delta_dim, sizeof(float));
+        ok = c->row && c->q && c->rows && c->s && c->part && c->total && c->qk;
     }
     return ok;
 }

@@ -101,6 +101,7 @@ static void run_rope(const cpu_run *r, const graph_value *v, float *y, token_ran
 static kernel_glu_fn *glu_fn(const cpu_kernels *k, uint32_t act)
 {
     if (act == GRAPH_SILU) return k->glu_silu;
+    if (act == GRAPH_SIGMOID) return k->glu_sigmoid;
     return act == GRAPH_GELU_TANH ? k->glu_gelu_tanh : k->glu_gelu_erf;
 }
 
@@ -168,6 +169,16 @@ static void run_take(const cpu_run *r, const graph_value *v, float *y, token_ran
     }
 }
 
+static void run_cols(const cpu_run *r, const graph_value *v, float *y, token_range t)
+{
+    size_t n_groups = r->p->g->values[v->in[0]].cols / v->i[0];
+    size_t n = v->cols / n_groups;
+    const float *x = cpu_data(r, v->in[0]);
+    for (size_t i = t.first * n_groups; i < t.end * n_groups; i++) {
+        memcpy(y + i * n, x + i * v->i[0] + v->i[1], n * sizeof(float));
+    }
+}
+
 static void run_value(const cpu_run *r, graph_id id, token_range t)
 {
     const graph_value *v = &r->p->g->values[id];
@@ -186,6 +197,9 @@ static void run_value(const cpu_run *r, graph_id id, token_range t)
         break;
     case GRAPH_TAKE:
         run_take(r, v, cpu_data(r, id), t);
+        break;
+    case GRAPH_COLS:
+        run_cols(r, v, cpu_data(r, id), t);
         break;
     default:
         run_elementwise(r, v, cpu_data(r, id), t);
@@ -300,6 +314,8 @@ void cpu_run_thread(void *user, uint32_t thread_i)
             run_tokens(r, ph, thread_i);
         } else if (ph->kind == PHASE_LINEAR) {
             run_linear(r, i, thread_i);
+        } else if (ph->kind == PHASE_RECUR) {
+            cpu_recur(r, i, thread_i);
         } else {
             cpu_attend(r, i, thread_i);
         }
