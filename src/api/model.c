@@ -147,6 +147,14 @@ weft_status weft_model_kv(const weft_model *model, const char *spec, weft_kv_inf
     weft_kv_info ours = {.struct_size = sizeof ours};
     for (uint32_t i = 0; i < m->n_kv_layers; i++) {
         const kv_layer *l = &m->kv_layers[i];
+        if (l->layout == KV_LAYOUT_RECURRENT) {
+            for (uint32_t k = 0; k < KV_BUFFERS; k++) {
+                ours.bytes_fixed += (uint64_t)l->buffers[k] * sizeof(float);
+            }
+            ours.n_recurrent++;
+            continue;
+        }
+        ours.n_encoded++;
         size_t k_bytes = kv_codec_row_bytes(parsed.k, parsed.base, l->k_dim);
         size_t v_bytes = kv_codec_row_bytes(parsed.v, parsed.base, l->v_dim);
         uint64_t bytes = (uint64_t)l->n_heads * (k_bytes + v_bytes);

@@ -30,14 +30,19 @@ static void find_root(binder *b)
     b->head_root = strcmp(b->root, "language_model.model.") == 0 ? "language_model." : "";
 }
 
+static bool is_by_layer(const model_slot *slot)
+{
+    return slot->place != SLOT_MODEL && slot->place != SLOT_HEAD;
+}
+
 static void slot_name(const binder *b, const model_slot *slot, uint32_t layer,
                       char name[NAME_BYTES])
 {
-    if (b->source->is_gguf && slot->place == SLOT_LAYER) {
+    if (b->source->is_gguf && is_by_layer(slot)) {
         snprintf(name, NAME_BYTES, "blk.%u.%s", layer, slot->gguf_name);
     } else if (b->source->is_gguf) {
         snprintf(name, NAME_BYTES, "%s", slot->gguf_name);
-    } else if (slot->place == SLOT_LAYER) {
+    } else if (is_by_layer(slot)) {
         snprintf(name, NAME_BYTES, "%slayers.%u.%s", b->root, layer, slot->hf_name);
     } else {
         snprintf(name, NAME_BYTES, "%s%s", slot->place == SLOT_HEAD ? b->head_root : b->root,
@@ -48,6 +53,21 @@ static void slot_name(const binder *b, const model_slot *slot, uint32_t layer,
 static uint32_t shape_field(const model_params *p, size_t offset)
 {
     return *(const uint32_t *)(const void *)((const char *)p + offset);
+}
+
+/* A plain matrix of few columns may come with a dim of 1 in it or behind it, as a convolution's
+ * does: [C, 1, K], or MLX's [C, K, 1]. Its numbers lie the same way. */
+static void drop_dim_of_one(tensor *t)
+{
+    bool plain = t->encoding != NULL && t->encoding->id != ENCODING_ID_NONE && t->raw_cols == 1 &&
+                 t->planes[1] == NULL;
+    if (!plain || t->n_dims != 3 || (t->dims[1] != 1 && t->dims[2] != 1)) return;
+    t->n_dims = 2;
+    t->n_rows = t->dims[0];
+    t->n_cols = t->dims[1] * t->dims[2];
+    t->row_bytes[0] = t->n_rows == 0 ? 0 : t->plane_bytes[0] / t->n_rows;
+    t->dims[1] = t->n_cols;
+    t->dims[2] = 1;
 }
 
 static weft_status check_shape(const model_params *p, const model_slot *slot, const tensor *t,
@@ -115,6 +135,7 @@ static weft_status bind_slot(binder *b, uint32_t slot_i, uint32_t layer, weft_er
         }
         m->params.n_vocab = (uint32_t)t->n_rows;
     }
+    if (slot->place == SLOT_RECURRENT) drop_dim_of_one(t);
     status = check_shape(&m->params, slot, t, err);
     if (status != WEFT_OK) return status;
     char label[32];
@@ -191,8 +212,11 @@ static weft_status bind_all(binder *b, weft_error *err)
     for (uint32_t slot_i = 0; slot_i < m->family->n_slots && status == WEFT_OK; slot_i++) {
         const model_slot *slot = &m->family->slots[slot_i];
         if (slot->hf_name == NULL) continue;
-        uint32_t n = slot->place == SLOT_LAYER ? m->params.n_layers : 1;
+        uint32_t n = is_by_layer(slot) ? m->params.n_layers : 1;
         for (uint32_t layer = 0; layer < n && status == WEFT_OK; layer++) {
+            bool recurrent = m->params.is_recurrent[layer];
+            if (slot->place == SLOT_ATTENTION && recurrent) continue;
+            if (slot->place == SLOT_RECURRENT && !recurrent) continue;
             status = bind_slot(b, slot_i, layer, err);
         }
     }

@@ -40,6 +40,12 @@ typedef struct model_params {
     bool tied, qkv_bias, o_bias, mlp_bias, rope_interleaved;
     graph_act act;
     bool is_window[MODEL_LAYERS];
+    bool is_recurrent[MODEL_LAYERS]; /* layers with a state in place of keys and values */
+    /* Of those: heads and their sizes; what a convolution adds up; its columns, those of values. */
+    uint32_t n_delta_k_heads, n_delta_v_heads, delta_k_dim, delta_v_dim;
+    uint32_t conv_taps, conv_dim, delta_dim;
+    uint32_t gated_q_dim;   /* queries and their gates */
+    uint32_t full_interval; /* every n-th layer attends, where layer types are not listed */
     rope_params ropes[MODEL_ROPES];
     uint32_t n_ropes;
 } model_params;
@@ -61,9 +67,11 @@ typedef struct model_param {
 #define SHAPE(field) offsetof(model_params, field)
 
 typedef enum slot_place {
-    SLOT_MODEL, /* once, behind the model's root: "model." */
-    SLOT_LAYER, /* once a layer, behind root and "layers.%u." or "blk.%u." */
-    SLOT_HEAD   /* once, beside the root: "lm_head.weight" */
+    SLOT_MODEL,     /* once, behind the model's root: "model." */
+    SLOT_LAYER,     /* once a layer, behind root and "layers.%u." or "blk.%u." */
+    SLOT_HEAD,      /* once, beside the root: "lm_head.weight" */
+    SLOT_ATTENTION, /* as SLOT_LAYER, in layers that attend */
+    SLOT_RECURRENT  /* likewise, in recurrent ones */
 } slot_place;
 
 typedef struct model_slot {

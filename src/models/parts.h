@@ -31,7 +31,9 @@ typedef enum part_slot {
 } part_slot;
 
 /* The rows of those slots, with the names of llama-shaped checkpoints. */
-#define PART_DENSE_SLOTS                                                                           \
+#define PART_DENSE_SLOTS PART_STREAM_SLOTS, PART_ATTENTION_SLOTS, PART_MLP_SLOTS
+
+#define PART_STREAM_SLOTS                                                                          \
     [PART_EMBED] = {"embed_tokens.weight",                                                         \
                     "token_embd.weight",                                                           \
                     SLOT_MODEL,                                                                    \
@@ -51,7 +53,9 @@ typedef enum part_slot {
                         SHAPE_NONE,                                                                \
                         SHAPE(n_embd),                                                             \
                         false,                                                                     \
-                        SHAPE_NONE},                                                               \
+                        SHAPE_NONE}
+
+#define PART_ATTENTION_SLOTS                                                                       \
     [PART_Q] = {"self_attn.q_proj.weight",                                                         \
                 "attn_q.weight",                                                                   \
                 SLOT_LAYER,                                                                        \
@@ -79,7 +83,9 @@ typedef enum part_slot {
                 SHAPE(n_embd),                                                                     \
                 SHAPE(q_dim),                                                                      \
                 false,                                                                             \
-                SHAPE_NONE},                                                                       \
+                SHAPE_NONE}
+
+#define PART_MLP_SLOTS                                                                             \
     [PART_GATE] = {"mlp.gate_proj.weight",                                                         \
                    "ffn_gate.weight",                                                              \
                    SLOT_LAYER,                                                                     \
@@ -101,6 +107,7 @@ typedef enum part_slot {
 typedef struct part_attention {
     uint32_t rope_i;
     uint32_t window; /* 0: full */
+    bool gated;      /* Wq gives queries and gates, head by head: sigmoid(gate) * attend(...) */
 } part_attention;
 
 /* x [n, d], normed -> Wo attend(rope(norm(Wq x)), ...) [n, d]; norms where the family has them. */
