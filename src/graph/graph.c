@@ -249,17 +249,17 @@ graph_id graph_softcap(graph *g, graph_id x, float cap)
             .op = GRAPH_SOFTCAP, .in = {x}, .rows = a->rows, .cols = a->cols, .f = {cap, 0}});
 }
 
-graph_id graph_cols(graph *g, graph_id x, uint32_t group, uint32_t first, uint32_t n)
+graph_id graph_cols(graph *g, graph_id x, uint32_t head_dim, uint32_t first, uint32_t n_cols)
 {
     const graph_value *a = at(g, x);
-    bool ok = is_rows(a) && group > 0 && a->cols % group == 0 && n > 0 && first < group &&
-              n <= group - first;
+    bool ok = is_rows(a) && head_dim > 0 && a->cols % head_dim == 0 && n_cols > 0 &&
+              first < head_dim && n_cols <= head_dim - first;
     return emit(g, ok,
                 (graph_value){.op = GRAPH_COLS,
                               .in = {x},
                               .rows = a->rows,
-                              .cols = ok ? a->cols / group * n : 0,
-                              .i = {group, first}});
+                              .cols = ok ? a->cols / head_dim * n_cols : 0,
+                              .i = {head_dim, first, n_cols}});
 }
 
 graph_id graph_conv(graph *g, graph_id x, graph_id weight, uint32_t state_i)

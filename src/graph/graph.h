@@ -1,6 +1,6 @@
 /* graph.h - what a model computes, without any idea of devices.
  *
- * A value is an operation, its inputs, its dims, two integers and two floats; the array is the
+ * A value is an operation, its inputs, its dims, a few integers and floats; the array is the
  * caller's. The number of tokens stays symbolic (GRAPH_TOKENS), so one graph serves every batch.
  * Builders are total: each computes its output shape and hands it to emit(), which returns 0 once
  * anything is wrong and keeps the first error; so build functions have no error branches and the
@@ -31,7 +31,7 @@
  *               sequence; [n, H * Dv]
  *   take        x [TOKENS, d]: rows whose logits are wanted; [OUTPUTS, d]
  *   softcap     x; f0 c: c tanh(x / c)
- *   cols        x [n, heads * g]; i0 g, i1 first: some columns from first on of each run of g
+ *   cols        x [n, heads * D]; i0 D, i1 first, i2 w: columns i1 .. i1 + w - 1 of each head
  *   conv        x [n, C], weight [C, K]; i0 state index: silu of the sum of each column's last K
  *               numbers, of its own sequence and oldest first, times the weight's row; the state's
  *               tail [K - 1, C] holds those of earlier steps; [n, C]
@@ -84,15 +84,15 @@ typedef enum graph_act {
 
 typedef uint32_t graph_id; /* index into values; 0 is "nothing" */
 
-/* Inputs of an operation; numbers that a conv adds up. */
-enum { GRAPH_INPUTS = 5, GRAPH_TAPS = 16 };
+/* Inputs and integers of an operation; numbers that a conv adds up. */
+enum { GRAPH_INPUTS = 5, GRAPH_INTS = 4, GRAPH_TAPS = 16 };
 
 typedef struct graph_value {
     graph_op op;
     graph_id in[GRAPH_INPUTS];
     uint32_t rows; /* GRAPH_TOKENS, GRAPH_OUTPUTS, or a weight's rows */
     uint32_t cols;
-    uint32_t i[2];
+    uint32_t i[GRAPH_INTS];
     float f[2];
 } graph_value;
 
@@ -135,7 +135,7 @@ graph_id graph_attend(graph *g, graph_id q, graph_id state, uint32_t n_heads, fl
                       float softcap);
 graph_id graph_take(graph *g, graph_id x);
 graph_id graph_softcap(graph *g, graph_id x, float cap);
-graph_id graph_cols(graph *g, graph_id x, uint32_t group, uint32_t first, uint32_t n);
+graph_id graph_cols(graph *g, graph_id x, uint32_t head_dim, uint32_t first, uint32_t n_cols);
 graph_id graph_conv(graph *g, graph_id x, graph_id weight, uint32_t state_i);
 
 /* Inputs of graph_gated_delta, and how its state is indexed. */

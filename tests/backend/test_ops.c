@@ -736,7 +736,7 @@ static weft_status open_and_plan(const env *world, void *user, weft_error *err)
     static model m;
     case_seed = 12000;
     model_begin(&m);
-    model_whole(&m, 9);
+    model_hybrid(&m, 9);
     backend *b = NULL;
     backend_plan *plan = NULL;
     backend_config config = {.env = *world, .isa = s->isa, .act = s->act, .n_threads = 2};

@@ -440,8 +440,7 @@ static void run_attend(graph_oracle *o, const graph_value *v)
 
 static void run_cols(graph_oracle *o, const graph_value *v, double *y, double *ye)
 {
-    size_t wide = o->g->values[v->in[0]].cols;
-    size_t n = v->cols / (wide / v->i[0]);
+    size_t n = v->i[2];
     for (size_t i = 0; i < (size_t)o->n * v->cols; i++) {
         size_t from = i / n * v->i[0] + v->i[1] + i % n;
         y[i] = o->x[v->in[0]][from];

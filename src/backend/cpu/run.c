@@ -171,8 +171,8 @@ static void run_take(const cpu_run *r, const graph_value *v, float *y, token_ran
 
 static void run_cols(const cpu_run *r, const graph_value *v, float *y, token_range t)
 {
-    size_t n_groups = r->p->g->values[v->in[0]].cols / v->i[0];
-    size_t n = v->cols / n_groups;
+    size_t n = v->i[2];
+    size_t n_groups = v->cols / n;
     const float *x = cpu_data(r, v->in[0]);
     for (size_t i = t.first * n_groups; i < t.end * n_groups; i++) {
         memcpy(y + i * n, x + i * v->i[0] + v->i[1], n * sizeof(float));

@@ -368,8 +368,8 @@ static void run_take(const run_state *r, const graph_value *v, float *y)
 static void run_cols(const run_state *r, const graph_value *v, float *y)
 {
     const float *x = data(r, v->in[0]);
-    size_t n_runs = (size_t)n_rows(r, v) * r->p->g->values[v->in[0]].cols / v->i[0];
-    size_t n = v->cols / (r->p->g->values[v->in[0]].cols / v->i[0]);
+    size_t n = v->i[2];
+    size_t n_runs = (size_t)n_rows(r, v) * v->cols / n;
     for (size_t i = 0; i < n_runs; i++) {
         memcpy(y + i * n, x + i * v->i[0] + v->i[1], n * sizeof(float));
     }
