@@ -142,6 +142,8 @@ typedef struct weft_kv_info {
     uint32_t struct_size;
     uint64_t bytes_per_token; /* of layers that grow without bound */
     uint64_t bytes_fixed;     /* per sequence: windows and recurrent state, once they are full */
+    uint32_t n_encoded;       /* layers whose keys and values are stored so */
+    uint32_t n_recurrent;     /* layers whose state is f32 whatever the codec */
 } weft_kv_info;
 
 /* What one sequence's state costs with a codec spec ("bf16", "k=f16,v=bf16", ...). */

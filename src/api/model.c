@@ -147,6 +147,14 @@ weft_status weft_model_kv(const weft_model *model, const char *spec, weft_kv_inf
     weft_kv_info ours = {.struct_size = sizeof ours};
     for (uint32_t i = 0; i < m->n_kv_layers; i++) {
         const kv_layer *l = &m->kv_layers[i];
+        if (l->layout == KV_LAYOUT_RECURRENT) {
+            for (uint32_t k = 0; k < KV_BUFFERS; k++) {
+                ours.bytes_fixed += (uint64_t)l->buffers[k] * sizeof(float);
+            }
+            ours.n_recurrent++;
+            continue;
+        }
+        ours.n_encoded++;
         uint64_t bytes = kv_spec_bytes(&parsed, l);
         if (l->window == 0) {
             ours.bytes_per_token += bytes;

@@ -78,6 +78,12 @@ typedef struct backend_api {
     weft_status (*run)(backend *b, backend_plan *plan, const backend_step *step, weft_error *err);
     weft_status (*wait)(backend *b, weft_error *err);
 
+    /* The fresh state of a recurrent layer anew, from its committed one and the first n positions
+     * of the record that a run left in view: the bits that a step of those n alone would have made.
+     * Allocates nothing and cannot fail; n is at least 1. */
+    void (*replay)(backend *b, backend_plan *plan, uint32_t state_i, const kv_view *view,
+                   uint32_t n);
+
     /* Bytes a second of a plain read over memory: the fastest of several loops with all threads.
      * block: [n_bytes] from the caller. */
     weft_status (*measure_read)(backend *b, const void *block, size_t n_bytes,

@@ -7,7 +7,10 @@
  *   value of (head, position) = page + v_offset + (head * P + position % P) * v_row_bytes
  * Page j of the sequence lies in slot j % n_slots. In a latent layer a value is the first v_dim
  * columns of its key: v_offset is 0 and v_row_bytes that of keys, so that kv_value() finds it, and
- * nothing is stored for it. */
+ * nothing is stored for it.
+ *
+ * A recurrent layer has no positions but a state: buffers of f32 numbers behind one another in one
+ * page. A step reads the committed page and fills a fresh one; nobody writes what is committed. */
 #ifndef BACKEND_KV_VIEW_H
 #define BACKEND_KV_VIEW_H
 
@@ -21,7 +24,12 @@ typedef enum kv_layout_id {
     KV_LAYOUT_WINDOW = 2,
     KV_LAYOUT_CHUNKED = 3,
     KV_LAYOUT_LATENT = 4,
+    KV_LAYOUT_RECURRENT = 5,
 } kv_layout_id;
+
+/* Buffers of a recurrent layer: of graph.h's operations, the first inputs of conv, and the matrices
+ * of gated_delta. */
+enum { KV_BUFFERS = 2, KV_BUFFER_TAIL = 0, KV_BUFFER_MATRIX = 1 };
 
 /* What a layer needs, before anything is known of codecs: a model states it, kv/ turns it into a
  * geometry. */
@@ -29,6 +37,10 @@ typedef struct kv_layer {
     uint8_t layout; /* kv_layout_id */
     uint32_t n_heads, k_dim, v_dim;
     uint32_t window; /* positions a query sees, itself included; of a chunk; 0: all */
+    /* Of a recurrent layer, which has none of the above but layout: f32 numbers of each buffer (0:
+     * it has no such buffer), and of a position in the record from which a step is replayed. */
+    uint32_t buffers[KV_BUFFERS];
+    uint32_t record;
 } kv_layer;
 
 /* What a layer stores; equal for all sequences of an engine that were given the same codecs. */
@@ -42,6 +54,8 @@ typedef struct kv_geometry {
     uint32_t page_tokens; /* a power of two dividing KV_SPLIT */
     size_t k_tail;        /* where in a key's row columns k_coded .. k_dim - 1 begin */
     size_t k_row_bytes, v_row_bytes, v_offset, page_bytes;
+    size_t buffers_at[KV_BUFFERS]; /* of a recurrent layer: where in its page each begins */
+    size_t record_bytes;           /* likewise: of a position */
 } kv_geometry;
 
 typedef struct kv_view {
@@ -49,6 +63,10 @@ typedef struct kv_view {
     unsigned char *const *pages; /* [n_slots]; NULL where no page is held */
     uint32_t n_slots;
     uint32_t len; /* committed positions: this step writes len, len + 1, ... */
+    /* Of a recurrent layer, n_slots 0: pages of buffers. */
+    const unsigned char *committed; /* NULL: all zeros, as at len 0 */
+    unsigned char *fresh;           /* the whole state after the step; NULL outside of one */
+    unsigned char *record; /* [positions of the row, record_bytes]; NULL: nobody will replay it */
 } kv_view;
 
 /* Attention cuts the positions at multiples of this and merges in ascending order
@@ -83,6 +101,24 @@ static inline unsigned char *kv_value(const kv_view *v, uint32_t head, uint32_t 
     unsigned char *page = v->pages[(position / g->page_tokens) % v->n_slots];
     size_t row = (size_t)head * g->page_tokens + position % g->page_tokens;
     return page + g->v_offset + row * g->v_row_bytes;
+}
+
+/* NULL: zeros. */
+static inline const float *kv_committed(const kv_view *v, uint32_t buffer)
+{
+    if (v->committed == NULL) return NULL;
+    return (const float *)(const void *)(v->committed + v->geometry->buffers_at[buffer]);
+}
+
+static inline float *kv_fresh(const kv_view *v, uint32_t buffer)
+{
+    return (float *)(void *)(v->fresh + v->geometry->buffers_at[buffer]);
+}
+
+/* Of the n-th position of a row. */
+static inline float *kv_record(const kv_view *v, uint32_t n)
+{
+    return (float *)(void *)(v->record + (size_t)n * v->geometry->record_bytes);
 }
 
 #endif

@@ -108,7 +108,9 @@ static weft_status open_batch(weft_engine *e, weft_error *err)
                        "out of memory for steps of %u tokens and %u rows of logits", n_tokens,
                        o->max_outputs);
     }
-    return e->api->plan(e->backend, &e->model->graph, &b->limits, &e->plan, err);
+    weft_status status = e->api->plan(e->backend, &e->model->graph, &b->limits, &e->plan, err);
+    if (status == WEFT_OK) kv_pool_set_plan(e->pool, e->plan);
+    return status;
 }
 
 weft_status engine_open(const llm *m, const engine_options *options, weft_engine **out,

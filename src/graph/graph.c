@@ -183,7 +183,7 @@ graph_id graph_glu(graph *g, graph_id gate, graph_id up, graph_act act)
     const graph_value *a = at(g, gate);
     const graph_value *b = at(g, up);
     bool ok = is_rows(b) && is_rows(a) && a->rows == b->rows && a->cols == b->cols;
-    ok = ok && act <= GRAPH_GELU_ERF;
+    ok = ok && act <= GRAPH_SIGMOID;
     return emit(g, ok,
                 (graph_value){.op = GRAPH_GLU,
                               .in = {gate, up},
@@ -192,13 +192,17 @@ graph_id graph_glu(graph *g, graph_id gate, graph_id up, graph_act act)
                               .i = {(uint32_t)act, 0}});
 }
 
-/* Appends once per state. */
-static graph_id emit_append(graph *g, bool ok, graph_value value)
+/* Records what writes to state i0. A state holds keys and values, or buffers, and each of these is
+ * written once. */
+static graph_id emit_writer(graph *g, bool ok, graph_value value)
 {
     uint32_t state_i = value.i[0];
     ok = ok && state_i < 65536;
     for (uint32_t i = 1; i < g->n_values && ok; i++) {
-        ok = g->values[i].op != GRAPH_KV_APPEND || g->values[i].i[0] != state_i;
+        const graph_value *v = &g->values[i];
+        bool writes = v->op == GRAPH_KV_APPEND || v->op == GRAPH_CONV || v->op == GRAPH_GATED_DELTA;
+        if (!writes || v->i[0] != state_i) continue;
+        ok = v->op != value.op && v->op != GRAPH_KV_APPEND && value.op != GRAPH_KV_APPEND;
     }
     graph_id id = emit(g, ok, value);
     if (id != 0 && state_i >= g->n_states) g->n_states = state_i + 1;
@@ -211,7 +215,7 @@ graph_id graph_kv_append(graph *g, graph_id k, graph_id v, uint32_t state_i, uin
     const graph_value *b = at(g, v);
     bool ok = is_tokens(a) && is_tokens(b) && n_heads > 0;
     ok = ok && a->cols % n_heads == 0 && b->cols % n_heads == 0;
-    return emit_append(g, ok,
+    return emit_writer(g, ok,
                        (graph_value){.op = GRAPH_KV_APPEND,
                                      .in = {k, v},
                                      .rows = GRAPH_TOKENS,
@@ -223,7 +227,7 @@ graph_id graph_kv_append_latent(graph *g, graph_id x, uint32_t v_dim, uint32_t s
 {
     const graph_value *a = at(g, x);
     bool ok = is_tokens(a) && v_dim > 0 && v_dim <= a->cols;
-    return emit_append(g, ok,
+    return emit_writer(g, ok,
                        (graph_value){.op = GRAPH_KV_APPEND,
                                      .in = {x},
                                      .rows = GRAPH_TOKENS,
@@ -381,6 +385,52 @@ graph_id graph_experts(graph *g, graph_id x, graph_id route, const graph_id stac
                               .rows = a->rows,
                               .cols = a->cols,
                               .i = {(uint32_t)act}});
+}
+
+graph_id graph_conv(graph *g, graph_id x, graph_id weight, uint32_t state_i)
+{
+    const graph_value *a = at(g, x);
+    const graph_value *w = at(g, weight);
+    bool ok = is_tokens(a) && w->op == GRAPH_WEIGHT && w->rows == a->cols && w->cols > 1;
+    return emit_writer(g, ok && w->cols <= GRAPH_TAPS,
+                       (graph_value){.op = GRAPH_CONV,
+                                     .in = {x, weight},
+                                     .rows = GRAPH_TOKENS,
+                                     .cols = a->cols,
+                                     .i = {state_i, 0}});
+}
+
+graph_id graph_gated_delta(graph *g, const graph_delta *d)
+{
+    const graph_value *x = at(g, d->x);
+    const graph_value *decay = at(g, d->decay);
+    const graph_value *rate = at(g, d->rate);
+    const graph_value *a_log = at(g, d->a_log);
+    const graph_value *bias = at(g, d->bias);
+    uint32_t n_heads = decay->cols;
+    uint64_t keys = (uint64_t)2 * d->n_k_heads * d->k_dim;
+    bool ok = x->op == GRAPH_CONV && x->i[0] == d->state_i && is_tokens(decay) && is_tokens(rate) &&
+              rate->cols == n_heads;
+    ok = ok && a_log->op == GRAPH_WEIGHT && a_log->rows == 1 && a_log->cols == n_heads;
+    ok = ok && bias->op == GRAPH_WEIGHT && bias->rows == 1 && bias->cols == n_heads;
+    ok = ok && d->k_dim < 65536 && n_heads > 0 && keys > 0 && n_heads % d->n_k_heads == 0 &&
+         keys < x->cols;
+    uint32_t cols = ok ? x->cols - (uint32_t)keys : 0;
+    return emit_writer(g, ok && cols % n_heads == 0,
+                       (graph_value){.op = GRAPH_GATED_DELTA,
+                                     .in = {d->x, d->decay, d->rate, d->a_log, d->bias},
+                                     .rows = GRAPH_TOKENS,
+                                     .cols = cols,
+                                     .i = {d->state_i, d->n_k_heads},
+                                     .f = {d->eps, 0}});
+}
+
+graph_heads graph_delta_heads(const graph *g, const graph_value *v)
+{
+    uint32_t n_v = g->values[v->in[1]].cols;
+    uint32_t keys = g->values[v->in[0]].cols - v->cols;
+    return (graph_heads){
+        .n_k = v->i[1], .n_v = n_v, .k_dim = keys / 2 / v->i[1], .v_dim = v->cols / n_v};
 }
 
 void graph_finish(graph *g, graph_id logits)

@@ -45,6 +45,16 @@
  *   experts     x [n, d], route, stacks of E: gate, up [I, d] and down [d, I]; i0 graph_act: the
  *               sum over a token's experts e, as route lists them, of w_e down_e(act(gate_e x) *
  *               up_e x); [n, d]
+ *   conv        x [n, C], weight [C, K]; i0 state index: silu of the sum of each column's last K
+ *               numbers, of its own sequence and oldest first, times the weight's row; the state's
+ *               tail [K - 1, C] holds those of earlier steps; [n, C]
+ *   gated_delta x [n, 2 Hk Dk + Hv Dv], a conv of the same state: queries, keys, values; decay and
+ *               rate [n, Hv]; A_log and bias [1, Hv]; i0 state index, i1 Hk, f0 epsilon; [n, Hv *
+ *               Dv]. Token by token, for each value head h, whose queries and keys are those of
+ *               head h Hk / Hv, over the state's matrix S [Dv, Dk]:
+ *                 q = q / sqrt(q . q + eps) / sqrt(Dk), k = k / sqrt(k . k + eps)
+ *                 g = exp(-exp(A_log) ln(1 + exp(decay + bias))), b = 1 / (1 + exp(-rate))
+ *                 S = g S;  S = S + b (v - S k) k^T;  y = S q
  * Numbers are computed with; token ids, what kv_append gives and what route gives are not
  * numbers. */
 #define GRAPH_OP_MAP(X)                                                                            \
@@ -67,7 +77,9 @@
     X(CONCAT, "concat", 2, 2)                                                                      \
     X(LINEAR_HEADS, "linear_heads", 2, 2)                                                          \
     X(ROUTE, "route", 3, 1)                                                                        \
-    X(EXPERTS, "experts", 5, 5)
+    X(EXPERTS, "experts", 5, 5)                                                                    \
+    X(CONV, "conv", 2, 2)                                                                          \
+    X(GATED_DELTA, "gated_delta", 5, 5)
 
 typedef enum graph_op {
 #define GRAPH_OP_ENUM(op, name, n_inputs, n_required) GRAPH_##op,
@@ -77,8 +89,13 @@ typedef enum graph_op {
 } graph_op;
 
 /* silu x s(x); gelu_tanh x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))); gelu_erf x/2 (1 +
- * erf(x/sqrt 2)) */
-typedef enum graph_act { GRAPH_SILU = 0, GRAPH_GELU_TANH = 1, GRAPH_GELU_ERF = 2 } graph_act;
+ * erf(x/sqrt 2)); sigmoid s(x) = 1 / (1 + e^-x) */
+typedef enum graph_act {
+    GRAPH_SILU = 0,
+    GRAPH_GELU_TANH = 1,
+    GRAPH_GELU_ERF = 2,
+    GRAPH_SIGMOID = 3
+} graph_act;
 
 /* Scores are sigmoids of their own instead of a softmax; chosen ones are divided by their sum. */
 enum { GRAPH_ROUTE_SIGMOID = 1, GRAPH_ROUTE_NORMALIZE = 2 };
@@ -100,7 +117,8 @@ typedef struct graph_route {
 
 typedef uint32_t graph_id; /* index into values; 0 is "nothing" */
 
-enum { GRAPH_INPUTS = 5, GRAPH_INTS = 4 };
+/* Inputs and integers of an operation; numbers that a conv adds up. */
+enum { GRAPH_INPUTS = 5, GRAPH_INTS = 4, GRAPH_TAPS = 16 };
 
 typedef struct graph_value {
     graph_op op;
@@ -127,7 +145,7 @@ typedef struct graph {
     uint32_t n_tensors;
     const graph_rope *ropes; /* [n_ropes], borrowed */
     uint32_t n_ropes;
-    uint32_t n_states; /* 1 + largest state index appended to */
+    uint32_t n_states; /* 1 + largest state index written to */
     graph_id output;   /* logits [OUTPUTS, V], once graph_finish was called */
     weft_error error;  /* the first */
 } graph;
@@ -162,6 +180,23 @@ graph_id graph_route_experts(graph *g, graph_id scores, graph_id bias, graph_id 
 /* stacks: gate, up, down */
 graph_id graph_experts(graph *g, graph_id x, graph_id route, const graph_id stacks[3],
                        graph_act act);
+graph_id graph_conv(graph *g, graph_id x, graph_id weight, uint32_t state_i);
+
+/* Inputs of graph_gated_delta, and how its state is indexed. */
+typedef struct graph_delta {
+    graph_id x, decay, rate, a_log, bias;
+    uint32_t state_i, n_k_heads, k_dim;
+    float eps;
+} graph_delta;
+
+graph_id graph_gated_delta(graph *g, const graph_delta *d);
+
+/* Heads of a gated_delta, and their sizes. */
+typedef struct graph_heads {
+    uint32_t n_k, n_v, k_dim, v_dim;
+} graph_heads;
+
+graph_heads graph_delta_heads(const graph *g, const graph_value *v);
 
 /* Marks the logits; every value but the output must have been used. */
 void graph_finish(graph *g, graph_id logits);

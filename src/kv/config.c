@@ -199,14 +199,22 @@ static weft_status check_latent(const kv_spec *spec, uint32_t layer_i, weft_erro
 weft_status kv_spec_check(const kv_spec *spec, const kv_layer *layers, uint32_t n_layers,
                           weft_error *err)
 {
+    uint32_t n_taking = 0;
     for (uint32_t i = 0; i < n_layers; i++) {
         weft_status status = WEFT_OK;
+        if (layers[i].layout == KV_LAYOUT_RECURRENT) continue;
         if (layers[i].layout == KV_LAYOUT_LATENT) status = check_latent(spec, i, err);
         if (status == WEFT_OK) status = check_dim(spec->k, i, coded_columns(spec, &layers[i]), err);
         if (status == WEFT_OK) status = check_dim(spec->v, i, layers[i].v_dim, err);
         if (status != WEFT_OK) return status;
+        n_taking++;
     }
-    return WEFT_OK;
+    bool is_base = spec->k->id == spec->base && spec->v->id == spec->base;
+    if (n_taking > 0 || is_base) return WEFT_OK;
+    char text[64];
+    kv_spec_print(spec, text, sizeof text);
+    return err_set(err, WEFT_UNSUPPORTED, "kv codec '%s': none of %u layers stores keys and values",
+                   text, n_layers);
 }
 
 /* Rows of a layer: what of a key is coded, where the rest of it begins, and sizes. */
@@ -276,6 +284,33 @@ static weft_status geometry_of(kv_geometry *g, const kv_layer *l, uint32_t layer
                    layer_i, l->n_heads, l->k_dim, l->v_dim);
 }
 
+/* Buffers behind one another, at multiples of 64 bytes. */
+static weft_status recurrent_geometry(kv_geometry *g, const kv_layer *l, uint32_t layer_i,
+                                      const kv_bounds *bounds, weft_error *err)
+{
+    *g = (kv_geometry){.layout = l->layout, .page_tokens = bounds->page_tokens};
+    for (uint32_t i = 0; i < KV_BUFFERS; i++) {
+        g->buffers_at[i] = g->page_bytes;
+        uint64_t bytes = (uint64_t)l->buffers[i] * sizeof(float);
+        if (bytes > PAGE_BYTES_MOST - g->page_bytes) {
+            return err_set(err, WEFT_LIMIT, "layer %u: a state of %u and %u numbers is too large",
+                           layer_i, l->buffers[0], l->buffers[1]);
+        }
+        g->page_bytes += size_align((size_t)bytes, 64);
+    }
+    ASSERT(g->page_bytes > 0 && l->record > 0);
+    uint64_t record = (uint64_t)l->record * sizeof(float);
+    uint32_t most = bounds->most_verify == 0 ? 1 : bounds->most_verify;
+    if (record > PAGE_BYTES_MOST / most) {
+        return err_set(err, WEFT_LIMIT,
+                       "layer %u: a record of %u positions of %u numbers is too "
+                       "large",
+                       layer_i, most, l->record);
+    }
+    g->record_bytes = (size_t)record;
+    return WEFT_OK;
+}
+
 static bool take_arrays(kv_config *c, arena *a, uint32_t n_layers)
 {
     c->geometries = arena_array(a, n_layers, sizeof *c->geometries);
@@ -285,9 +320,28 @@ static bool take_arrays(kv_config *c, arena *a, uint32_t n_layers)
     c->n_slots = arena_array(a, n_layers, sizeof *c->n_slots);
     c->class_of = arena_array(a, n_layers, sizeof *c->class_of);
     c->base_class_of = arena_array(a, n_layers, sizeof *c->base_class_of);
+    c->record_class_of = arena_array(a, n_layers, sizeof *c->record_class_of);
     c->class_bytes = arena_array(a, (size_t)2 * n_layers, sizeof *c->class_bytes);
     return c->geometries && c->bases && c->layouts && c->n_slots && c->class_of &&
-           c->base_class_of && c->class_bytes;
+           c->base_class_of && c->record_class_of && c->class_bytes;
+}
+
+/* A recurrent layer stores the same in base as in the codecs. */
+static weft_status add_recurrent(kv_config *c, const kv_layer *l, uint32_t i, weft_error *err)
+{
+    kv_geometry *g = &c->geometries[i];
+    weft_status status = recurrent_geometry(g, l, i, &c->bounds, err);
+    if (status != WEFT_OK) return status;
+    c->n_recurrent++;
+    c->bases[i] = *g;
+    c->layouts[i] = kv_layout_by_id(l->layout);
+    c->n_slots[i] = 0;
+    c->class_of[i] = c->base_class_of[i] = class_for(c, g->page_bytes);
+    if (c->bounds.most_verify > 0) {
+        size_t bytes = g->record_bytes * c->bounds.most_verify;
+        c->record_class_of[i] = class_for(c, size_align(bytes, 64));
+    }
+    return WEFT_OK;
 }
 
 static weft_status add_layer(kv_config *c, const kv_layer *l, uint32_t i, const kv_spec *spec,
@@ -339,7 +393,8 @@ weft_status kv_config_init(kv_config *c, arena *a, const kv_layer *layers, uint3
         return err_set(err, WEFT_NOMEM, "out of memory for the state of %u layers", n_layers);
     }
     for (uint32_t i = 0; i < n_layers && status == WEFT_OK; i++) {
-        status = add_layer(c, &layers[i], i, spec, err);
+        status = layers[i].layout == KV_LAYOUT_RECURRENT ? add_recurrent(c, &layers[i], i, err)
+                                                         : add_layer(c, &layers[i], i, spec, err);
     }
     if (status == WEFT_OK && c->start != 0) status = take_row(c, a, err);
     return status;
@@ -363,11 +418,19 @@ static uint32_t in_codecs(const kv_config *c, uint32_t n)
     return n < c->start ? 0 : n;
 }
 
+/* Of a recurrent layer: what is committed, and what a step makes of it. */
+enum { STATES_PER_SEQUENCE = 2 };
+
 void kv_config_need(const kv_config *c, uint32_t n_positions, uint32_t *need, uint32_t *base)
 {
     memset(need, 0, c->n_classes * sizeof *need);
     memset(base, 0, c->n_classes * sizeof *base);
     for (uint32_t i = 0; i < c->n_layers; i++) {
+        if (kv_is_recurrent(c, i)) {
+            need[c->class_of[i]] += STATES_PER_SEQUENCE;
+            if (c->bounds.most_verify > 0) need[c->record_class_of[i]]++;
+            continue;
+        }
         need[c->class_of[i]] += layer_pages(c, i, in_codecs(c, n_positions));
         base[c->base_class_of[i]] += layer_pages(c, i, in_base(c, n_positions));
     }
@@ -377,6 +440,11 @@ uint64_t kv_config_bytes(const kv_config *c, uint32_t n_positions)
 {
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < c->n_layers; i++) {
+        if (kv_is_recurrent(c, i)) {
+            bytes += STATES_PER_SEQUENCE * (uint64_t)c->geometries[i].page_bytes;
+            if (c->bounds.most_verify > 0) bytes += c->class_bytes[c->record_class_of[i]];
+            continue;
+        }
         uint64_t n = layer_pages(c, i, in_codecs(c, n_positions));
         uint64_t n_base = layer_pages(c, i, in_base(c, n_positions));
         bytes += n * c->geometries[i].page_bytes + n_base * c->bases[i].page_bytes;

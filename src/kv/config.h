@@ -27,7 +27,8 @@ weft_status kv_spec_parse(const char *text, const char *fallback, kv_spec *spec,
 void kv_spec_print(const kv_spec *spec, char *text, size_t capacity);
 
 /* UNSUPPORTED names a layer whose heads a codec cannot store, or a latent one, which has one record
- * for keys and values: turbo, and codecs that differ, are not for it. */
+ * for keys and values: turbo, and codecs that differ, are not for it; or a codec that no layer would
+ * take: recurrent ones keep their own numbers. */
 weft_status kv_spec_check(const kv_spec *spec, const kv_layer *layers, uint32_t n_layers,
                           weft_error *err);
 
@@ -39,6 +40,7 @@ typedef struct kv_bounds {
     uint32_t context;     /* most positions of a sequence */
     uint32_t most_append; /* most positions a sequence gains in one step */
     uint32_t page_tokens; /* a power of two in 16..256 */
+    uint32_t most_verify; /* most positions of a step of which a part may be kept; 0: all or none */
 } kv_bounds;
 
 typedef struct kv_config {
@@ -48,9 +50,11 @@ typedef struct kv_config {
     uint32_t *n_slots;         /* [n_layers] */
     uint32_t *class_of;        /* [n_layers], index of its page size */
     uint32_t *base_class_of;   /* [n_layers] */
+    uint32_t *record_class_of; /* [n_layers], of recurrent ones where bounds have most_verify */
     size_t *class_bytes;       /* [n_classes], ascending by first use */
     float *row;                /* [the longest row], for conversion; NULL without start */
     uint32_t n_layers, n_classes;
+    uint32_t n_recurrent; /* layers */
     uint32_t slots_total; /* sum of n_slots */
     uint32_t start;       /* as in kv_spec */
     kv_bounds bounds;
@@ -64,6 +68,11 @@ weft_status kv_config_init(kv_config *c, arena *a, const kv_layer *layers, uint3
 /* Pages of each class that a sequence of at most n_positions ever holds: need [n_classes] in its
  * codecs, base [n_classes] before it reaches start, beside them until it has. */
 void kv_config_need(const kv_config *c, uint32_t n_positions, uint32_t *need, uint32_t *base);
+
+static inline bool kv_is_recurrent(const kv_config *c, uint32_t layer)
+{
+    return c->geometries[layer].layout == KV_LAYOUT_RECURRENT;
+}
 
 /* Bytes of all those pages. */
 uint64_t kv_config_bytes(const kv_config *c, uint32_t n_positions);

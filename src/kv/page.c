@@ -19,6 +19,7 @@ struct kv_pool {
     const weft_allocator *allocator;
     const backend_api *api;
     backend *b;
+    backend_plan *plan;
     uint64_t budget, bytes_held, bytes_reserved, bytes_taken;
     uint32_t n_classes;
     page_class *classes;
@@ -183,6 +184,16 @@ void kv_pool_give(kv_pool *pool, uint32_t class_i, kv_page *page)
 void kv_pool_copy(kv_pool *pool, uint32_t class_i, kv_page *to, const kv_page *from)
 {
     pool->api->copy(pool->b, to->at, from->at, pool->classes[class_i].bytes);
+}
+
+void kv_pool_set_plan(kv_pool *pool, backend_plan *plan)
+{
+    pool->plan = plan;
+}
+
+void kv_pool_replay(kv_pool *pool, uint32_t state_i, const kv_view *view, uint32_t n)
+{
+    pool->api->replay(pool->b, pool->plan, state_i, view, n);
 }
 
 void kv_pool_convert(kv_pool *pool, const backend_conversion *conversion)

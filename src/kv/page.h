@@ -39,6 +39,12 @@ void kv_pool_give(kv_pool *pool, uint32_t class_i, kv_page *page);
 /* to = from, both of that class. */
 void kv_pool_copy(kv_pool *pool, uint32_t class_i, kv_page *to, const kv_page *from);
 
+/* plan: whose steps fill recurrent states, borrowed; needed before a part of a row is kept. */
+void kv_pool_set_plan(kv_pool *pool, backend_plan *plan);
+
+/* As backend_api.replay, by that plan. */
+void kv_pool_replay(kv_pool *pool, uint32_t state_i, const kv_view *view, uint32_t n);
+
 /* As backend_api.convert. */
 void kv_pool_convert(kv_pool *pool, const backend_conversion *conversion);
 

@@ -17,6 +17,8 @@
  *        one first.
  *   T-7  All pages of a sequence are in base below start and in its codecs from there on; no row
  *        spans start.
+ *   T-8  Between transactions a recurrent layer holds its state at len and nothing else, none at 0;
+ *        what is committed is never written: begin takes a fresh page, and commit publishes it.
  */
 #include "kv/txn.h"
 
@@ -48,6 +50,13 @@ static void put_page(kv_seq *seq, size_t slot, kv_page *page)
     seq->pages[slot] = page == NULL ? NULL : page->at;
 }
 
+/* Gives back a page of a recurrent layer, if there is one. */
+static void give_state(const kv_seq *seq, uint32_t class_i, kv_page **page)
+{
+    if (*page != NULL) kv_pool_give(seq->pool, class_i, *page);
+    *page = NULL;
+}
+
 void kv_seq_destroy(const weft_allocator *allocator, kv_seq *seq)
 {
     if (seq == NULL) return;
@@ -60,6 +69,7 @@ void kv_seq_destroy(const weft_allocator *allocator, kv_seq *seq)
             kv_page *page = seq->held[seq->first_slots[layer] + i];
             if (page != NULL) kv_pool_give(seq->pool, class_of(seq, layer), page);
         }
+        give_state(seq, c->class_of[layer], &seq->states[layer].committed);
     }
     if (made) kv_pool_unreserve(seq->pool, seq->need);
     if (made && !seq->converted) kv_pool_unreserve(seq->pool, seq->base_need);
@@ -67,6 +77,7 @@ void kv_seq_destroy(const weft_allocator *allocator, kv_seq *seq)
     mem_free(allocator, seq->pages, c->slots_total * sizeof *seq->pages);
     mem_free(allocator, seq->first_slots, c->n_layers * sizeof *seq->first_slots);
     mem_free(allocator, seq->firsts, c->n_layers * sizeof *seq->firsts);
+    mem_free(allocator, seq->states, c->n_layers * sizeof *seq->states);
     mem_free(allocator, seq->need, c->n_classes * sizeof *seq->need);
     mem_free(allocator, seq->base_need, c->n_classes * sizeof *seq->base_need);
     mem_free(allocator, seq, sizeof *seq);
@@ -79,9 +90,11 @@ static bool take_tables(const weft_allocator *allocator, kv_seq *seq)
     seq->pages = mem_alloc_zero(allocator, c->slots_total * sizeof *seq->pages);
     seq->first_slots = mem_alloc_zero(allocator, c->n_layers * sizeof *seq->first_slots);
     seq->firsts = mem_alloc_zero(allocator, c->n_layers * sizeof *seq->firsts);
+    seq->states = mem_alloc_zero(allocator, c->n_layers * sizeof *seq->states);
     seq->need = mem_alloc_zero(allocator, c->n_classes * sizeof *seq->need);
     seq->base_need = mem_alloc_zero(allocator, c->n_classes * sizeof *seq->base_need);
-    if (!seq->held || !seq->pages || !seq->first_slots || !seq->firsts || !seq->need ||
+    bool tables = (seq->held && seq->pages) || c->slots_total == 0;
+    if (!tables || !seq->first_slots || !seq->firsts || !seq->states || !seq->need ||
         !seq->base_need) {
         return false;
     }
@@ -159,6 +172,11 @@ weft_status kv_seq_clone(const weft_allocator *allocator, const kv_seq *source,
         source->held[i]->refs++;
         put_page(seq, i, source->held[i]);
     }
+    for (uint32_t layer = 0; layer < c->n_layers; layer++) {
+        kv_page *page = source->states[layer].committed;
+        if (page != NULL) page->refs++;
+        seq->states[layer].committed = page;
+    }
     *out = seq;
     return WEFT_OK;
 }
@@ -200,6 +218,24 @@ static void own_last(kv_seq *seq, uint32_t layer)
     put_page(seq, slot, own);
 }
 
+/* Whether a commit may have to make the state of a part of the row. */
+static bool may_replay(const kv_txn_row *row)
+{
+    return row->partial && row->n > 1;
+}
+
+/* Room for what the step makes of a recurrent layer's state. */
+static void begin_state(const kv_txn_row *row, uint32_t layer)
+{
+    const kv_config *c = row->seq->config;
+    kv_state *state = &row->seq->states[layer];
+    ASSERT((state->committed == NULL) == (row->seq->len == 0)); /* T-8 */
+    state->fresh = kv_pool_take(row->seq->pool, c->class_of[layer]);
+    if (may_replay(row)) {
+        state->record = kv_pool_take(row->seq->pool, c->record_class_of[layer]);
+    }
+}
+
 static void begin_row(const kv_txn_row *row)
 {
     kv_seq *seq = row->seq;
@@ -207,6 +243,10 @@ static void begin_row(const kv_txn_row *row)
     uint32_t first = pages_for(seq->config, seq->len);
     uint32_t end = pages_for(seq->config, seq->len + row->n);
     for (uint32_t layer = 0; layer < seq->config->n_layers; layer++) {
+        if (kv_is_recurrent(seq->config, layer)) {
+            begin_state(row, layer);
+            continue;
+        }
         if (seq->len % seq->config->bounds.page_tokens != 0) own_last(seq, layer);
         for (uint32_t j = first; j < end; j++) {
             size_t slot = slot_of(seq, layer, j);
@@ -222,6 +262,7 @@ static void convert(kv_seq *seq)
     const kv_config *c = seq->config;
     uint32_t p = c->bounds.page_tokens;
     for (uint32_t layer = 0; layer < c->n_layers; layer++) {
+        if (kv_is_recurrent(c, layer)) continue;
         for (uint32_t j = seq->firsts[layer] / p; j < pages_for(c, seq->len); j++) {
             size_t slot = slot_of(seq, layer, j);
             kv_page *base = seq->held[slot];
@@ -264,6 +305,11 @@ static weft_status check_rows(const kv_txn_row *rows, uint32_t n_rows, weft_erro
             return err_set(err, WEFT_LIMIT, "row %u spans position %u, where it is converted", i,
                            seq->config->start);
         }
+        uint32_t verify = seq->config->bounds.most_verify;
+        if (seq->config->n_recurrent > 0 && may_replay(&rows[i]) && rows[i].n > verify) {
+            return err_set(err, WEFT_LIMIT, "row %u verifies %u positions, a record holds %u", i,
+                           rows[i].n, verify);
+        }
         if (rows[i].n > seq->limit - seq->len) {
             return err_set(err, WEFT_LIMIT, "row %u would have %u positions, reserved for %u", i,
                            seq->len + rows[i].n, seq->limit);
@@ -284,6 +330,42 @@ weft_status kv_txn_begin(kv_txn *txn, const kv_txn_row *rows, uint32_t n_rows, w
     return WEFT_OK;
 }
 
+static unsigned char *page_at(const kv_page *page)
+{
+    return page == NULL ? NULL : page->at;
+}
+
+static kv_view state_view(const kv_seq *seq, uint32_t layer)
+{
+    const kv_state *state = &seq->states[layer];
+    return (kv_view){
+        .geometry = &seq->config->geometries[layer],
+        .len = seq->len,
+        .committed = page_at(state->committed),
+        .fresh = page_at(state->fresh),
+        .record = page_at(state->record),
+    };
+}
+
+/* One of the two pages becomes what is committed; of a part of the row, once it is replayed. */
+static void end_state(const kv_txn_row *row, uint32_t layer, uint32_t keep)
+{
+    kv_seq *seq = row->seq;
+    const kv_config *c = seq->config;
+    kv_state *state = &seq->states[layer];
+    if (keep > 0 && keep < row->n) {
+        ASSERT(state->record != NULL);
+        kv_view view = state_view(seq, layer);
+        kv_pool_replay(seq->pool, layer, &view, keep);
+    }
+    if (c->bounds.most_verify > 0) give_state(seq, c->record_class_of[layer], &state->record);
+    kv_page *unused = keep > 0 ? state->committed : state->fresh;
+    if (keep > 0) state->committed = state->fresh;
+    state->fresh = NULL;
+    give_state(seq, c->class_of[layer], &unused);
+    seq->firsts[layer] = seq->len + keep;
+}
+
 static void end_row(const kv_txn_row *row, uint32_t keep)
 {
     kv_seq *seq = row->seq;
@@ -292,6 +374,10 @@ static void end_row(const kv_txn_row *row, uint32_t keep)
     uint32_t end = pages_for(c, seq->len + row->n);
     uint32_t len = seq->len + keep;
     for (uint32_t layer = 0; layer < c->n_layers; layer++) {
+        if (kv_is_recurrent(c, layer)) {
+            end_state(row, layer, keep);
+            continue;
+        }
         give_pages(seq, layer, pages_for(c, len), end);
         uint32_t first = c->layouts[layer]->keep(&c->geometries[layer], len);
         ASSERT(first <= len);
@@ -334,13 +420,21 @@ weft_status kv_seq_trim(kv_seq *seq, uint32_t len, weft_error *err)
     /* Nothing is refused to go on from where it is, or from nothing. */
     bool always = len == 0 || len == seq->len;
     for (uint32_t layer = 0; layer < c->n_layers && !always; layer++) {
+        if (kv_is_recurrent(c, layer)) {
+            return err_set(err, WEFT_LIMIT,
+                           "cannot trim to %u: layer %u is recurrent and stands at %u", len, layer,
+                           seq->len);
+        }
         if (kv_lowest(&c->geometries[layer], len) < seq->firsts[layer]) {
             return err_set(err, WEFT_LIMIT, "cannot trim to %u: layer %u keeps positions from %u",
                            len, layer, seq->firsts[layer]);
         }
     }
     for (uint32_t layer = 0; layer < c->n_layers; layer++) {
-        if (len == 0) {
+        if (kv_is_recurrent(c, layer)) {
+            if (len == 0) give_state(seq, c->class_of[layer], &seq->states[layer].committed);
+            seq->firsts[layer] = len;
+        } else if (len == 0) {
             give_pages(seq, layer, seq->firsts[layer] / c->bounds.page_tokens,
                        pages_for(c, seq->len));
             seq->firsts[layer] = 0;
@@ -356,7 +450,12 @@ void kv_seq_views(const kv_seq *seq, kv_view *views, uint32_t stride)
 {
     const kv_config *c = seq->config;
     for (uint32_t layer = 0; layer < c->n_layers; layer++) {
-        views[(size_t)layer * stride] = (kv_view){
+        kv_view *view = &views[(size_t)layer * stride];
+        if (kv_is_recurrent(c, layer)) {
+            *view = state_view(seq, layer);
+            continue;
+        }
+        *view = (kv_view){
             .geometry = geometry_of(seq, layer),
             .pages = seq->pages + seq->first_slots[layer],
             .n_slots = c->n_slots[layer],

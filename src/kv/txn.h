@@ -4,6 +4,12 @@
 
 #include "kv/page.h"
 
+/* A recurrent layer's pages. Outside of a step there is committed alone; NULL: zeros, as at len 0.
+ */
+typedef struct kv_state {
+    kv_page *committed, *fresh, *record;
+} kv_state;
+
 /* One sequence's pages in every layer. */
 typedef struct kv_seq {
     kv_pool *pool;              /* borrowed */
@@ -14,6 +20,7 @@ typedef struct kv_seq {
     unsigned char **pages;      /* [slots_total]: where those are, as kernels want it */
     uint32_t *first_slots;      /* [n_layers], where a layer's slots begin */
     uint32_t *firsts;           /* [n_layers], lowest position retained */
+    kv_state *states;           /* [n_layers], of recurrent layers */
     uint32_t *need, *base_need; /* [n_classes], what was reserved in its codecs and in base */
     bool converted;             /* its pages are in its codecs; from the first if start is 0 */
     bool open;                  /* a transaction has begun on it */
@@ -35,9 +42,10 @@ uint32_t kv_seq_most_append(const kv_seq *seq);
 /* Accepts NULL. Gives back every page and the reservation. Traps inside a transaction. */
 void kv_seq_destroy(const weft_allocator *allocator, kv_seq *seq);
 
-/* Forgets positions from len on. LIMIT when a window no longer holds what position len sees, and
- * below the position at which the sequence was converted: what it saw there is gone; ARGUMENT when
- * there are not so many positions, and inside a transaction. */
+/* Forgets positions from len on. LIMIT when a window no longer holds what position len sees, when a
+ * recurrent layer stands elsewhere (all and nothing can always be kept), and below the position at
+ * which the sequence was converted: what it saw there is gone; ARGUMENT when there are not so many
+ * positions, and inside a transaction. */
 weft_status kv_seq_trim(kv_seq *seq, uint32_t len, weft_error *err);
 
 /* views: [n_layers * stride], this sequence's view of layer i goes to views[i * stride]. Valid
@@ -50,6 +58,7 @@ typedef enum kv_txn_state { KV_TXN_IDLE, KV_TXN_RESERVED } kv_txn_state;
 typedef struct kv_txn_row {
     kv_seq *seq;
     uint32_t n;
+    bool partial; /* a part of them may be kept, which recurrent layers must be prepared for */
 } kv_txn_row;
 
 typedef struct kv_txn {
@@ -62,11 +71,13 @@ void kv_txn_init(kv_txn *txn);
 
 /* Pages for positions len .. len + n - 1 of every row and layer, all or nothing. ARGUMENT when
  * already begun, when a sequence stands twice in rows or is in another transaction; LIMIT when a
- * row exceeds what its sequence was reserved for or what a step may append. */
+ * row exceeds what its sequence was reserved for, what a step may append, or, where a part of it
+ * may be kept, what a record holds. */
 weft_status kv_txn_begin(kv_txn *txn, const kv_txn_row *rows, uint32_t n_rows, weft_error *err);
 
-/* keep: [n_rows], positions that become permanent, at most n each; a sequence that thereby reaches
- * start is converted. Cannot fail. */
+/* keep: [n_rows], positions that become permanent, at most n each, and all or none where there are
+ * recurrent layers and the row is not marked; a sequence that thereby reaches start is converted.
+ * Cannot fail. */
 void kv_txn_commit(kv_txn *txn, const uint32_t *keep);
 
 /* As if begin had not been called. */

@@ -58,6 +58,21 @@ static const char *own_name(const binder *b, const char *hf_name, const char *gg
     return b->source->is_gguf ? gguf_name : hf_name;
 }
 
+/* A plain matrix of few columns may come with a dim of 1 in it or behind it, as a convolution's
+ * does: [C, 1, K], or MLX's [C, K, 1]. Its numbers lie the same way. */
+static void drop_dim_of_one(tensor *t)
+{
+    bool plain = t->encoding != NULL && t->encoding->id != ENCODING_ID_NONE && t->raw_cols == 1 &&
+                 t->planes[1] == NULL;
+    if (!plain || t->n_dims != 3 || (t->dims[1] != 1 && t->dims[2] != 1)) return;
+    t->n_dims = 2;
+    t->n_rows = t->dims[0];
+    t->n_cols = t->dims[1] * t->dims[2];
+    t->row_bytes[0] = t->n_rows == 0 ? 0 : t->plane_bytes[0] / t->n_rows;
+    t->dims[1] = t->n_cols;
+    t->dims[2] = 1;
+}
+
 static weft_status check_shape(const model_params *p, const model_slot *slot, const tensor *t,
                                weft_error *err)
 {
@@ -129,6 +144,7 @@ static weft_status bind_matrix(binder *b, uint32_t slot_i, uint32_t layer, const
         }
         m->params.n_vocab = (uint32_t)t->n_rows;
     }
+    if (slot->squeeze) drop_dim_of_one(t);
     status = check_shape(&m->params, slot, t, err);
     if (status == WEFT_OK) status = list_tensor(m, t, false, err);
     if (status != WEFT_OK) return status;

@@ -75,7 +75,13 @@ typedef struct model_params {
     /* An embedding for each layer: its width, of all layers, its vocabulary. */
     uint32_t ple_dim, ple_all, n_ple_vocab;
     bool has_ple, has_moe;
-    uint32_t one; /* 1 */
+    uint32_t one;                    /* 1 */
+    bool is_recurrent[MODEL_LAYERS]; /* layers with a state in place of keys and values */
+    /* Of those: heads and their sizes; what a convolution adds up; its columns, those of values. */
+    uint32_t n_delta_k_heads, n_delta_v_heads, delta_k_dim, delta_v_dim;
+    uint32_t conv_taps, conv_dim, delta_dim;
+    uint32_t gated_q_dim;   /* queries and their gates */
+    uint32_t full_interval; /* every n-th layer attends, where layer types are not listed */
     rope_params ropes[MODEL_ROPES];
     uint32_t n_ropes;
 } model_params;
@@ -136,6 +142,7 @@ typedef struct model_slot {
     size_t layers;     /* SLOT_IN(...), SLOT_NOT_IN(...); 0: all */
     uint32_t unless;   /* a slot before it that, where it is there, stands for this one; 0: none */
     bool unused;       /* what is there is left alone */
+    bool squeeze;      /* a dimension of 1 is left out: [C, 1, K] is [C, K] */
     const model_stack *stack; /* rows and cols are of one matrix; NULL: a matrix */
 } model_slot;
 

@@ -39,6 +39,11 @@ graph_id part_attention_build(model_build *b, uint32_t layer, graph_id x, part_a
     graph_id q = graph_linear(g, x, build_slot(b, PART_Q, layer), q_bias);
     graph_id k = graph_linear(g, x, build_slot(b, PART_K, layer), k_bias);
     graph_id v = graph_linear(g, x, build_slot(b, PART_V, layer), v_bias);
+    graph_id gate = 0;
+    if (how.gated) {
+        gate = graph_cols(g, q, 2 * p->head_dim, p->head_dim, p->head_dim);
+        q = graph_cols(g, q, 2 * p->head_dim, 0, p->head_dim);
+    }
     graph_id q_norm = build_slot(b, PART_Q_NORM, layer);
     graph_id k_norm = build_slot(b, PART_K_NORM, layer);
     if (q_norm != 0) q = graph_rms_norm(g, q, q_norm, p->norm_eps, p->norm_add);
@@ -47,6 +52,7 @@ graph_id part_attention_build(model_build *b, uint32_t layer, graph_id x, part_a
     k = graph_rope_apply(g, k, p->head_dim, how.rope_i);
     graph_id state = graph_kv_append(g, k, v, add_state(b, how.window), p->n_kv_heads);
     graph_id o = graph_attend(g, q, state, p->n_heads, p->attn_scale, p->attn_softcap);
+    if (how.gated) o = graph_glu(g, gate, o, GRAPH_SIGMOID);
     return graph_linear(g, o, build_slot(b, PART_O, layer), o_bias);
 }
 

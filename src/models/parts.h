@@ -118,6 +118,7 @@ typedef enum part_slot {
 typedef struct part_attention {
     uint32_t rope_i;
     uint32_t window; /* 0: full */
+    bool gated;      /* Wq gives queries and gates, head by head: sigmoid(gate) * attend(...) */
 } part_attention;
 
 /* x [n, d], normed -> Wo attend(rope(norm(Wq x)), ...) [n, d]; norms where the family has them. */

@@ -70,10 +70,12 @@ static weft_status scenario(const env *world, void *user, weft_error *err)
 static void test_allocations(void **state)
 {
     (void)state;
-    char path[] = WEFT_SOURCE_DIR "/models/tiny/draft";
-    size_t n = fault_sweep(scenario, path);
-    print_message("%zu allocations\n", n);
-    assert_true(n >= 100);
+    char draft[] = WEFT_SOURCE_DIR "/models/tiny/draft";
+    char hybrid[] = WEFT_SOURCE_DIR "/models/tiny/hybrid-mlx4";
+    size_t n = fault_sweep(scenario, draft);
+    size_t n_hybrid = fault_sweep(scenario, hybrid);
+    print_message("%zu and %zu allocations\n", n, n_hybrid);
+    assert_true(n >= 100 && n_hybrid > n);
 }
 
 /* A model without text: given ids. */

@@ -213,6 +213,37 @@ static inline graph_id model_experts(model *m, graph_id x, graph_act act)
     return graph_experts(g, x, route, (const graph_id[]){gate, up, down}, act);
 }
 
+/* A recurrent layer over x: conv, and gated_delta with it or not; heads of odd sizes. */
+static inline graph_id model_recurrent(model *m, graph_id x, bool delta)
+{
+    graph *g = &m->g;
+    uint32_t n_k_heads = draw(1, 2);
+    uint32_t n_v_heads = n_k_heads * draw(1, 3);
+    uint32_t k_dim = draw(2, 20);
+    uint32_t v_dim = draw(1, 19);
+    uint32_t n_taps = draw(2, 5);
+    uint32_t cols = 2 * n_k_heads * k_dim + n_v_heads * v_dim;
+    uint32_t state_i = m->n_layers;
+    m->layers[m->n_layers++] =
+        (kv_layer){.layout = KV_LAYOUT_RECURRENT,
+                   .buffers = {(n_taps - 1) * cols, delta ? n_v_heads * v_dim * k_dim : 0},
+                   .record = cols + 2 * n_v_heads};
+    graph_id u = model_linear(m, x, cols);
+    graph_delta d = {.state_i = state_i, .n_k_heads = n_k_heads, .k_dim = k_dim, .eps = 1e-6F};
+    if (delta) {
+        d.decay = model_linear(m, x, n_v_heads);
+        d.rate = model_linear(m, x, n_v_heads);
+        d.a_log = model_vector(m, n_v_heads);
+        d.bias = model_vector(m, n_v_heads);
+    }
+    graph_id w = model_tensor(m, &CASE_WEIGHTS[draw(0, 2)], cols, n_taps);
+    d.x = graph_conv(g, u, w, state_i);
+    if (!delta) return model_linear(m, d.x, m->width);
+    graph_id y = model_norm(m, graph_gated_delta(g, &d), v_dim);
+    graph_id z = model_linear(m, x, n_v_heads * v_dim);
+    return model_linear(m, graph_glu(g, z, y, GRAPH_SILU), m->width);
+}
+
 static inline graph_id model_mlp(model *m, graph_id x, graph_act act)
 {
     graph_id gate = model_linear(m, x, m->wide);
@@ -249,6 +280,16 @@ static inline void model_whole(model *m, uint32_t window)
     model_head(m, x);
 }
 
+/* The same with a recurrent layer before one that attends. */
+static inline void model_hybrid(model *m, uint32_t window)
+{
+    graph_id x = model_embed(m);
+    x = graph_add(&m->g, x, model_recurrent(m, model_norm(m, x, m->width), true));
+    x = graph_add(&m->g, x, model_attention(m, model_norm(m, x, m->width), window));
+    x = graph_add(&m->g, x, model_recurrent(m, model_norm(m, x, m->width), draw(0, 1) == 0));
+    model_head(m, x);
+}
+
 static inline void model_free(model *m)
 {
     for (uint32_t i = 0; i < m->n_tensors; i++) case_tensor_free(&m->tensors[i]);
@@ -280,9 +321,11 @@ typedef struct machine {
 typedef struct sequence {
     int32_t ids[SEQ_MOST];
     uint32_t n, len;
-    const kv_config *config; /* borrowed from the machine */
-    unsigned char **pages;   /* [slots_total] */
-    float *logits;           /* [n, cols of the output] */
+    const kv_config *config;                /* borrowed from the machine */
+    unsigned char **pages;                  /* [slots_total] */
+    unsigned char *states[MODEL_STATES][2]; /* of recurrent layers: committed and fresh */
+    unsigned char *records[MODEL_STATES];   /* where a test wants them, its own; else NULL */
+    float *logits;                          /* [n, cols of the output] */
 } sequence;
 
 /* Whether the heads of every layer can be stored so. */
@@ -291,6 +334,7 @@ static inline bool model_takes(const model *m, const kv_codec *codec, uint8_t si
     if ((codec->sides & side) == 0) return false;
     for (uint32_t i = 0; i < m->n_layers; i++) {
         const kv_layer *l = &m->layers[i];
+        if (l->layout == KV_LAYOUT_RECURRENT) continue;
         bool latent = l->layout == KV_LAYOUT_LATENT;
         uint32_t dim = side == KV_FOR_K && !latent ? l->k_dim : l->v_dim;
         if (!kv_codec_takes(codec, dim)) return false;
@@ -348,11 +392,15 @@ static inline void machine_open(machine *w, const model *m, setup s)
     assert_true(s.api->plan_bytes(w->plan) > 0);
     arena_init(&w->arena, &w->memory.allocator, 0);
     kv_spec spec = {s.k, s.v, s.base == 0 ? KV_BASE_F32 : s.base, 0};
+    bool stores = false;
+    for (uint32_t i = 0; i < m->n_layers; i++)
+        stores = stores || m->layers[i].layout != KV_LAYOUT_RECURRENT;
+    if (!stores) spec.k = spec.v = kv_codec_by_id(spec.base);
     kv_bounds bounds = {
         .context = SEQ_MOST, .most_append = CHUNK_MOST, .page_tokens = s.page_tokens};
     assert_ok(kv_config_init(&w->config, &w->arena, m->layers, m->n_layers, &spec, &bounds, &err),
               &err);
-    if (model_takes(m, s.v, KV_FOR_K) && model_takes(m, s.k, KV_FOR_V)) {
+    if (stores && model_takes(m, s.v, KV_FOR_K) && model_takes(m, s.k, KV_FOR_V)) {
         spec.k = s.v;
         spec.v = s.k;
     }
@@ -389,6 +437,14 @@ static inline void sequence_open_with(machine *w, sequence *q, const kv_config *
         assert_non_null(q->pages[i]);
         memset(q->pages[i], w->s.fill, size);
     }
+    for (uint32_t l = 0; l < config->n_layers; l++) {
+        for (uint32_t i = 0; i < 2 && kv_is_recurrent(config, l); i++) {
+            size_t size = config->geometries[l].page_bytes;
+            q->states[l][i] = w->s.api->alloc(w->b, size);
+            assert_non_null(q->states[l][i]);
+            memset(q->states[l][i], w->s.fill, size);
+        }
+    }
     uint32_t cols = w->m->values[w->m->g.output].cols;
     q->logits = case_alloc((size_t)n * cols * sizeof(float));
     memset(q->logits, 0x7f, (size_t)n * cols * sizeof(float));
@@ -404,6 +460,11 @@ static inline void sequence_close(machine *w, sequence *q)
     for (uint32_t i = 0; i < q->config->slots_total; i++) {
         w->s.api->release(w->b, q->pages[i], page_bytes_of(q->config, i));
     }
+    for (uint32_t l = 0; l < q->config->n_layers; l++) {
+        for (uint32_t i = 0; i < 2; i++) {
+            w->s.api->release(w->b, q->states[l][i], q->config->geometries[l].page_bytes);
+        }
+    }
     free(q->pages);
     free(q->logits);
 }
@@ -418,6 +479,20 @@ static inline void sequence_views(const sequence *q, kv_view *views, uint32_t st
                                               .n_slots = q->config->n_slots[l],
                                               .len = q->len};
         pages += q->config->n_slots[l];
+        if (!kv_is_recurrent(q->config, l)) continue;
+        views[(size_t)l * stride].committed = q->len == 0 ? NULL : q->states[l][0];
+        views[(size_t)l * stride].fresh = q->states[l][1];
+        views[(size_t)l * stride].record = q->records[l];
+    }
+}
+
+/* What a commit does with the states of a step. */
+static inline void sequence_publish(sequence *q)
+{
+    for (uint32_t l = 0; l < q->config->n_layers; l++) {
+        unsigned char *fresh = q->states[l][1];
+        q->states[l][1] = q->states[l][0];
+        q->states[l][0] = fresh;
     }
 }
 
@@ -467,6 +542,7 @@ static inline void machine_step(machine *w, const row *rows, uint32_t n_rows)
                (size_t)n * cols * sizeof(float));
         at += n;
         q->len += rows[r].n;
+        sequence_publish(q);
     }
     free(logits);
 }

@@ -465,6 +465,122 @@ static void check_kernel_glu_fn(slot_id slot, kernel_glu_fn *fn, kernel_glu_fn *
     }
 }
 
+/* ---- recurrent layers */
+
+/* Columns one by one, and all at once: no bit depends on how they are divided. */
+static void check_kernel_conv_fn(slot_id slot, kernel_conv_fn *fn, kernel_conv_fn *reference,
+                                 double bound)
+{
+    (void)slot;
+    for (uint32_t n = 1; n <= 70; n++) {
+        uint32_t n_taps = 2 + n % 15;
+        uint32_t stride = n + n % 5;
+        case_floats w = case_floats_new((size_t)n_taps * stride, n % 3, 1.0F);
+        case_floats x = case_floats_new((size_t)n_taps * n, n % 2, n % 4 == 0 ? 30.0F : 2.0F);
+        case_floats y = case_floats_new(n, 1, 0.0F);
+        case_floats y0 = case_floats_new(n, 0, 0.0F);
+        const float *taps[16];
+        kernel_conv a = {
+            .x = taps, .w = w.at, .n_taps = n_taps, .n = n, .stride = stride, .y = y.at};
+        for (uint32_t j = 0; j < n_taps; j++) taps[j] = x.at + (size_t)j * n;
+        if (n > 4) x.at[n - 2] = NAN;
+        fn(&a);
+        a.y = y0.at;
+        reference(&a);
+        for (uint32_t c = 0; c < n; c++) {
+            double terms = 0.0;
+            for (uint32_t j = 0; j < n_taps; j++) {
+                terms += fabs((double)w.at[j * stride + c] * (double)taps[j][c]);
+            }
+            check_near(y.at[c], y0.at[c], terms, bound, "conv", c);
+        }
+        for (uint32_t c = 0; c < n; c++) {
+            for (uint32_t j = 0; j < n_taps; j++) taps[j] = x.at + (size_t)j * n + c;
+            kernel_conv one = {taps, w.at + c, n_taps, 1, stride, y0.at + c};
+            fn(&one);
+        }
+        check_same(y0.at, y.at, n * sizeof(float), "column by column");
+        free(w.block);
+        free(x.block);
+        free(y.block);
+        free(y0.block);
+    }
+}
+
+/* A token over a matrix, against generic's; and its rows one by one. */
+static void delta_one(kernel_delta_fn *fn, kernel_delta_fn *reference, double bound, uint32_t k_dim,
+                      uint32_t v_dim)
+{
+    size_t size = (size_t)k_dim * v_dim;
+    case_floats qk = case_floats_new((size_t)2 * k_dim, 1, 1.0F);
+    case_floats v = case_floats_new(v_dim, k_dim % 3, 1.0F);
+    case_floats s = case_floats_new(size, v_dim % 3, 1.0F);
+    case_floats s0 = case_floats_new(size, 0, 0.0F);
+    case_floats s1 = case_floats_new(size, 1, 0.0F);
+    case_floats y = case_floats_new(v_dim, 1, 0.0F);
+    case_floats y0 = case_floats_new(v_dim, 0, 0.0F);
+    memcpy(s0.at, s.at, size * sizeof(float));
+    memcpy(s1.at, s.at, size * sizeof(float));
+    kernel_delta a = {.q = qk.at, .k = qk.at + k_dim, .v = v.at};
+    a.decay = fabsf(case_number());
+    a.rate = fabsf(case_number());
+    a.k_dim = k_dim;
+    a.v_dim = v_dim;
+    kernel_delta b = a;
+    kernel_delta one = a;
+    b.s = s0.at;
+    b.y = y0.at;
+    reference(&b);
+    one.v_dim = 1;
+    for (uint32_t i = 0; i < v_dim; i++) {
+        one.v = v.at + i;
+        one.s = s1.at + (size_t)i * k_dim;
+        one.y = y.at + i;
+        fn(&one);
+    }
+    for (uint32_t i = 0; i < v_dim; i++) {
+        double change = fabs((double)v.at[i]);
+        double terms = 0.0;
+        for (uint32_t j = 0; j < k_dim; j++) {
+            change += fabs((double)a.decay * (double)s.at[i * k_dim + j] * (double)a.k[j]);
+        }
+        for (uint32_t j = 0; j < k_dim; j++) {
+            size_t at = (size_t)i * k_dim + j;
+            double of_s = fabs((double)a.decay * (double)s.at[at]) +
+                          (double)a.rate * change * fabs((double)a.k[j]);
+            check_near(s1.at[at], s0.at[at], of_s, bound, "state", at);
+            terms += of_s * fabs((double)a.q[j]);
+        }
+        check_near(y.at[i], y0.at[i], terms, bound, "output", i);
+    }
+    memcpy(y0.at, y.at, v_dim * sizeof(float));
+    a.s = s.at;
+    a.y = y.at;
+    fn(&a);
+    check_same(s.at, s1.at, size * sizeof(float), "row by row");
+    check_same(y.at, y0.at, v_dim * sizeof(float), "row by row");
+    free(qk.block);
+    free(v.block);
+    free(s.block);
+    free(s0.block);
+    free(s1.block);
+    free(y.block);
+    free(y0.block);
+}
+
+static void check_kernel_delta_fn(slot_id slot, kernel_delta_fn *fn, kernel_delta_fn *reference,
+                                  double bound)
+{
+    (void)slot;
+    for (uint32_t k_dim = 1; k_dim <= 40; k_dim++) {
+        for (uint32_t v_dim = 1; v_dim <= 35; v_dim += 1 + k_dim % 3) {
+            delta_one(fn, reference, bound, k_dim, v_dim);
+        }
+    }
+    delta_one(fn, reference, bound, 128, 128);
+    delta_one(fn, reference, bound, 256, 65);
+}
+
 /* ---- attention */
 
 static uint32_t kv_bytes(slot_id slot)

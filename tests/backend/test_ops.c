@@ -2,17 +2,9 @@
  * bounds derived beside a computation in double (support/graph_oracle.h); and promise P1, bit for
  * bit. */
 #include "backend/ops_patterns.h"
+#include "backend/ops_runs.h"
 
-#include "backend/cpu/cpu.h"
-#include "backend/ref/ref.h"
 #include "support/fault_backend.h"
-
-/* Sanitizers make all this some ten times slower; they look for other faults than wrong numbers. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { PATTERN_ROUNDS = 4, SHORT_ROUNDS = 4, LONG_ROUNDS = 1 };
-#else
-enum { PATTERN_ROUNDS = 12, SHORT_ROUNDS = 12, LONG_ROUNDS = 3 };
-#endif
 
 /* ---- patterns: each builds a model whose output is the logits ---- */
 
@@ -136,6 +128,47 @@ static void pattern_two_states(model *m)
     graph_finish(g, model_linear(m, graph_take(g, x), MODEL_VOCAB));
 }
 
+/* Columns of each head, of one side and of the other, and a gate of sigmoids over attention. */
+static void pattern_gated_heads(model *m)
+{
+    graph *g = &m->g;
+    graph_id x = model_embed(m);
+    uint32_t n_heads = draw(1, 3);
+    uint32_t dim = draw(1, 9);
+    graph_id both = model_linear(m, x, n_heads * 2 * dim);
+    graph_id a = graph_cols(g, both, 2 * dim, 0, dim);
+    graph_id b = graph_cols(g, both, 2 * dim, dim, dim);
+    graph_id y = model_linear(m, graph_glu(g, b, a, GRAPH_SIGMOID), m->width);
+    graph_id t = graph_take(g, graph_add(g, x, y));
+    graph_finish(g, graph_cols(g, model_linear(m, t, 30), 15, 3, 7));
+}
+
+static void pattern_conv(model *m)
+{
+    graph_id x = model_embed(m);
+    x = graph_add(&m->g, x, model_recurrent(m, x, false));
+    graph_finish(&m->g, model_linear(m, graph_take(&m->g, x), MODEL_VOCAB));
+}
+
+static void pattern_delta(model *m)
+{
+    graph_id x = model_embed(m);
+    x = graph_add(&m->g, x, model_recurrent(m, x, true));
+    graph_finish(&m->g, model_linear(m, graph_take(&m->g, x), MODEL_VOCAB));
+}
+
+/* A state that is replaced beside one that is appended to. */
+static void pattern_two_kinds(model *m)
+{
+    graph *g = &m->g;
+    m->norms = true;
+    graph_id x = model_embed(m);
+    graph_id a = model_recurrent(m, model_norm(m, x, m->width), true);
+    graph_id b = model_attention(m, model_norm(m, x, m->width), draw(0, 1) * draw(1, 20));
+    x = graph_add(g, graph_add(g, x, a), b);
+    graph_finish(g, model_linear(m, graph_take(g, x), MODEL_VOCAB));
+}
+
 /* The second half of a layer, and the head. */
 static void pattern_mlp_and_head(model *m)
 {
@@ -171,64 +204,13 @@ static const struct {
     {"latent", pattern_latent, 0.3, false},
     {"chunked", pattern_chunked, 0.3, false},
     {"experts", pattern_experts, 0.1, false},
+    {"gated heads", pattern_gated_heads, 0.01, false},
+    {"conv", pattern_conv, 0.01, false},
+    {"delta", pattern_delta, 0.3, true},
+    {"two kinds", pattern_two_kinds, 0.3, true},
 };
 
 /* ---- running them ---- */
-
-enum { N_SEQS = 3 };
-
-typedef struct texts {
-    int32_t ids[N_SEQS][SEQ_MOST];
-    uint32_t n[N_SEQS];
-} texts;
-
-static void fill_texts(texts *t, uint32_t most)
-{
-    for (uint32_t i = 0; i < N_SEQS; i++) {
-        t->n[i] = draw(1, most);
-        for (uint32_t k = 0; k < SEQ_MOST; k++) t->ids[i][k] = (int32_t)draw(0, MODEL_VOCAB - 1);
-    }
-}
-
-/* Every sequence by itself and at once. */
-static void run_alone(machine *w, sequence *q, const texts *t)
-{
-    for (uint32_t i = 0; i < N_SEQS; i++) {
-        sequence_open(w, &q[i], t->ids[i], t->n[i]);
-        machine_step(w, &(row){&q[i], t->n[i], t->n[i]}, 1);
-    }
-}
-
-/* All together, in pieces of random sizes and in random company. */
-static void run_together(machine *w, sequence *q, const texts *t, uint32_t chunk)
-{
-    for (uint32_t i = 0; i < N_SEQS; i++) sequence_open(w, &q[i], t->ids[i], t->n[i]);
-    for (;;) {
-        row rows[N_SEQS];
-        uint32_t n_rows = 0;
-        uint32_t n_left = 0;
-        uint32_t budget = CHUNK_MOST;
-        for (uint32_t k = 0; k < N_SEQS; k++) {
-            sequence *s = &q[k];
-            uint32_t left = s->n - s->len;
-            n_left += left;
-            if (left == 0 || draw(0, 3) == 0) continue;
-            uint32_t n = draw(1, chunk);
-            if (n > left) n = left;
-            if (n > budget) continue;
-            budget -= n;
-            rows[n_rows++] = (row){s, n, n};
-        }
-        if (n_left == 0) return;
-        if (n_rows > 0) machine_step(w, rows, n_rows);
-    }
-}
-
-static void close_all(machine *w, sequence *q)
-{
-    for (uint32_t i = 0; i < N_SEQS; i++) sequence_close(w, &q[i]);
-    machine_close(w);
-}
 
 static const char *now_pattern;
 
@@ -267,23 +249,6 @@ static void check_bounds(const machine *w, const sequence *q, const graph_oracle
         sum_bound[w->s.act] += bound;
         sum_value[w->s.act] += fabs(o->x[out][i]);
     }
-}
-
-/* Codecs that the heads of the model allow. */
-static setup random_setup(const model *m, const backend_api *api, const char *isa)
-{
-    static const uint32_t PAGES[] = {16, 64, 256};
-    setup s = {.api = api,
-               .isa = isa,
-               .act = draw(0, 1) == 0 ? WEFT_ACT_F32 : WEFT_ACT_BF16,
-               .n_threads = draw(1, 3),
-               .page_tokens = PAGES[draw(0, 2)],
-               .k = model_codec(m, KV_FOR_K),
-               .v = model_codec(m, KV_FOR_V),
-               .base = (uint8_t)draw(KV_BASE_F32, KV_BASE_BF16),
-               .fill = 0xff};
-    if (model_is_latent(m)) s.k = s.v = model_codec_for_both(m);
-    return s;
 }
 
 /* One model: ref, and cpu with each instruction set, within the bounds. */
@@ -417,61 +382,6 @@ static void check_append(const model *m, setup s, const texts *t)
     close_all(&w, q);
 }
 
-/* ---- P1: the same bits, alone or in any company ---- */
-
-static void check_same(const machine *w, const sequence *q, const sequence *base, const char *what)
-{
-    uint32_t cols = w->m->values[w->m->g.output].cols;
-    for (uint32_t i = 0; i < N_SEQS; i++) {
-        for (size_t k = 0; k < (size_t)q[i].n * cols; k++) {
-            if (fp_to_bits(q[i].logits[k]) == fp_to_bits(base[i].logits[k])) continue;
-            fail_msg("%s, %s, sequence %u of %u tokens, token %zu, output %zu: %.9g, alone %.9g",
-                     w->s.isa == NULL ? "ref" : w->s.isa, what, i, q[i].n, k / cols, k % cols,
-                     (double)q[i].logits[k], (double)base[i].logits[k]);
-        }
-    }
-}
-
-/* KV-3, KV-7, KV-45. */
-static void check_p1(const model *m, setup s, const texts *t)
-{
-    static const uint32_t PAGES[] = {16, 64, 256};
-    static const uint32_t CHUNKS[] = {1, 3, 64, CHUNK_MOST};
-    static sequence base[N_SEQS];
-    static sequence q[N_SEQS];
-    machine alone;
-    s.n_threads = 1;
-    machine_open(&alone, m, s);
-    run_alone(&alone, base, t);
-    for (uint32_t threads = 1; threads <= 3; threads++) {
-        for (uint32_t p = 0; p < 3; p++) {
-            machine w;
-            char what[80];
-            uint32_t chunk = CHUNKS[(threads + p) % COUNT_OF(CHUNKS)];
-            if (chunk < 64 && t->n[0] > 200) chunk = 100;
-            s.n_threads = threads;
-            s.page_tokens = PAGES[p];
-            snprintf(what, sizeof what, "%u threads, pages of %u, chunks of up to %u", threads,
-                     PAGES[p], chunk);
-            machine_open(&w, m, s);
-            run_together(&w, q, t, chunk);
-            check_same(&w, q, base, what);
-            close_all(&w, q);
-        }
-    }
-    close_all(&alone, base);
-}
-
-static void each_isa(void (*check)(const model *m, setup s, const texts *t), const model *m,
-                     const texts *t)
-{
-    size_t n_isas;
-    const cpu_isa *isas = cpu_isa_table(&n_isas);
-    for (size_t i = 0; i < n_isas; i++) {
-        if (isas[i].available()) check(m, random_setup(m, &BACKEND_CPU, isas[i].name), t);
-    }
-}
-
 static void test_appended_bytes(void **state)
 {
     (void)state;
@@ -491,6 +401,8 @@ static void test_appended_bytes(void **state)
         model_free(&m);
     }
 }
+
+/* ---- P1: the same bits, alone or in any company ---- */
 
 static void test_p1_short(void **state)
 {
@@ -607,7 +519,11 @@ static void test_kv5_garbage_is_not_seen(void **state)
     for (uint64_t round = 0; round < SHORT_ROUNDS / 2; round++) {
         case_seed = 8000 + round;
         model_begin(&m);
-        model_whole(&m, draw(1, 20));
+        if (round % 3 == 2) {
+            model_hybrid(&m, draw(1, 20));
+        } else {
+            model_whole(&m, draw(1, 20));
+        }
         fill_texts(&t, 40);
         each_isa(check_kv5, &m, &t);
         model_free(&m);
@@ -832,7 +748,7 @@ static weft_status open_and_plan(const env *world, void *user, weft_error *err)
     static model m;
     case_seed = 12000;
     model_begin(&m);
-    model_whole(&m, 9);
+    model_hybrid(&m, 9);
     backend *b = NULL;
     backend_plan *plan = NULL;
     backend_config config = {.env = *world, .isa = s->isa, .act = s->act, .n_threads = 2};

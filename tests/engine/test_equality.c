@@ -108,6 +108,7 @@ static void test_goldens(void **state)
     (void)state;
     check_model(WEFT_SOURCE_DIR "/tests/golden/llama");
     check_model(WEFT_SOURCE_DIR "/tests/golden/gemma3");
+    check_model(WEFT_SOURCE_DIR "/tests/golden/qwen3_5");
 }
 
 /* Latents and experts: which tokens go through an expert together changes no bit; nor where a
@@ -182,8 +183,8 @@ static void test_packed(void **state)
 static void test_tiny(void **state)
 {
     (void)state;
-    static const char *const NAMES[] = {"draft", "window-mlx4", "target-mlx8"};
-    for (size_t i = 0; i < 3; i++) {
+    static const char *const NAMES[] = {"draft", "window-mlx4", "target-mlx8", "hybrid-mlx4"};
+    for (size_t i = 0; i < 4; i++) {
         char path[600];
         snprintf(path, sizeof path, "%s/models/tiny/%s", WEFT_SOURCE_DIR, NAMES[i]);
         weft_model *model = run_open_model(path);

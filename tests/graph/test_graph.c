@@ -12,7 +12,20 @@
 enum { CAPACITY = 64 };
 
 /* Indices of TENSORS. */
-enum { EMBED_W, SQUARE_W, WIDE_W, NORM_W, HEAD_NORM_W, WIDE_BIAS, TOO_WIDE, N_TENSORS };
+enum {
+    EMBED_W,
+    SQUARE_W,
+    WIDE_W,
+    NORM_W,
+    HEAD_NORM_W,
+    WIDE_BIAS,
+    CONV_W,
+    MANY_TAPS_W,
+    GATE_W,
+    GATE_BIAS,
+    TOO_WIDE,
+    N_TENSORS
+};
 
 /* Pairwise different dims. */
 enum { VOCAB = 50, WIDTH = 24, WIDE = 36, HEADS = 4, KEY_HEADS = 2 };
@@ -24,6 +37,10 @@ static const tensor TENSORS[N_TENSORS] = {
     [NORM_W] = {.name = "norm", .n_rows = 1, .n_cols = WIDTH},
     [HEAD_NORM_W] = {.name = "head_norm", .n_rows = 1, .n_cols = 6},
     [WIDE_BIAS] = {.name = "bias", .n_rows = 1, .n_cols = WIDE},
+    [CONV_W] = {.name = "conv", .n_rows = WIDE, .n_cols = 4},
+    [MANY_TAPS_W] = {.name = "many_taps", .n_rows = WIDE, .n_cols = GRAPH_TAPS + 1},
+    [GATE_W] = {.name = "gate", .n_rows = 4, .n_cols = WIDTH},
+    [GATE_BIAS] = {.name = "gate_bias", .n_rows = 1, .n_cols = 4},
     [TOO_WIDE] = {.name = "too_wide", .n_rows = 1, .n_cols = GRAPH_OUTPUTS},
 };
 
@@ -215,7 +232,7 @@ static void rules_scale(fixture *f)
 static void rules_glu(fixture *f)
 {
     fixture_init(f);
-    for (uint32_t act = 0; act < 3; act++) {
+    for (uint32_t act = 0; act <= GRAPH_SIGMOID; act++) {
         graph_id id = graph_glu(&f->g, f->x, f->x, (graph_act)act);
         check_value(f, id, GRAPH_GLU, GRAPH_TOKENS, WIDTH);
         assert_int_equal(f->values[id].i[0], act);
@@ -224,7 +241,7 @@ static void rules_glu(fixture *f)
     refuses(f, graph_glu(&f->g, f->x, f->taken, GRAPH_SILU));
     refuses(f, graph_glu(&f->g, f->x, 0, GRAPH_SILU));
     refuses(f, graph_glu(&f->g, f->wide, f->state, GRAPH_SILU));
-    refuses(f, graph_glu(&f->g, f->x, f->x, (graph_act)3));
+    refuses(f, graph_glu(&f->g, f->x, f->x, (graph_act)4));
 }
 
 static void rules_kv_append(fixture *f)
@@ -482,6 +499,80 @@ static void rules_experts(fixture *f)
     }
 }
 
+static void rules_conv(fixture *f)
+{
+    fixture_init(f);
+    graph_id id = graph_conv(&f->g, f->wide, f->weight[CONV_W], 3);
+    check_value(f, id, GRAPH_CONV, GRAPH_TOKENS, WIDE);
+    assert_int_equal(f->values[id].i[0], 3);
+    assert_int_equal(f->g.n_states, 4);
+    refuses(f, graph_conv(&f->g, f->wide, f->weight[CONV_W], 0)); /* keys and values */
+    refuses(f, graph_conv(&f->g, f->wide, f->weight[CONV_W], 65536));
+    refuses(f, graph_conv(&f->g, f->x, f->weight[CONV_W], 1));
+    refuses(f, graph_conv(&f->g, f->wide, f->weight[WIDE_BIAS], 1));
+    refuses(f, graph_conv(&f->g, f->wide, f->weight[MANY_TAPS_W], 1));
+    refuses(f, graph_conv(&f->g, f->wide, f->wide, 1));
+    refuses(f, graph_conv(&f->g, f->wide, 0, 1));
+    refuses(f, graph_conv(&f->g, f->state, f->weight[CONV_W], 1));
+    /* Twice the same state, and keys and values into it. */
+    fixture_init(f);
+    assert_int_not_equal(graph_conv(&f->g, f->wide, f->weight[CONV_W], 1), 0);
+    check_refused(f, graph_conv(&f->g, f->wide, f->weight[CONV_W], 1), f->g.n_values, __LINE__);
+    fixture_init(f);
+    assert_int_not_equal(graph_conv(&f->g, f->wide, f->weight[CONV_W], 1), 0);
+    assert_int_equal(graph_kv_append(&f->g, f->x, f->x, 1, KEY_HEADS), 0);
+}
+
+/* 36 columns: queries and keys of 2 heads of 5, and 4 values of 4. */
+static graph_delta delta_of(fixture *f)
+{
+    fixture_init(f);
+    graph_delta d = {.state_i = 1, .n_k_heads = 2, .k_dim = 5, .eps = 1e-6F};
+    d.decay = graph_linear(&f->g, f->x, f->weight[GATE_W], 0);
+    d.rate = graph_linear(&f->g, f->x, f->weight[GATE_W], 0);
+    d.x = graph_conv(&f->g, f->wide, f->weight[CONV_W], 1);
+    d.a_log = d.bias = f->weight[GATE_BIAS];
+    return d;
+}
+
+/* One field of it changed. */
+#define refuses_delta(f, field, value)                                                             \
+    do {                                                                                           \
+        graph_delta changed = delta_of(f);                                                         \
+        changed.field = (value);                                                                   \
+        check_refused((f), graph_gated_delta(&(f)->g, &changed), (f)->g.n_values, __LINE__);       \
+    } while (0)
+
+static void rules_gated_delta(fixture *f)
+{
+    graph_delta d = delta_of(f);
+    graph_id id = graph_gated_delta(&f->g, &d);
+    check_value(f, id, GRAPH_GATED_DELTA, GRAPH_TOKENS, 16);
+    assert_int_equal(f->g.n_states, 2);
+    graph_heads h = graph_delta_heads(&f->g, &f->values[id]);
+    assert_true(h.n_k == 2 && h.n_v == 4 && h.k_dim == 5 && h.v_dim == 4);
+    check_refused(f, graph_gated_delta(&f->g, &d), f->g.n_values, __LINE__);
+    refuses_delta(f, x, f->wide); /* not what conv gives */
+    refuses_delta(f, x, 0);
+    refuses_delta(f, decay, f->x);
+    refuses_delta(f, decay, 0);
+    refuses_delta(f, rate, f->wide);
+    refuses_delta(f, rate, 0);
+    refuses_delta(f, a_log, f->weight[NORM_W]);
+    refuses_delta(f, a_log, 0);
+    refuses_delta(f, bias, f->weight[GATE_W]);
+    refuses_delta(f, bias, 0);
+    refuses_delta(f, state_i, 2); /* another's conv */
+    refuses_delta(f, state_i, 0);
+    refuses_delta(f, n_k_heads, 0);
+    refuses_delta(f, n_k_heads, 3); /* of 4 */
+    refuses_delta(f, n_k_heads, UINT32_MAX);
+    refuses_delta(f, k_dim, 0);
+    refuses_delta(f, k_dim, 9); /* nothing is left for values */
+    refuses_delta(f, k_dim, 1u << 31);
+    refuses_delta(f, k_dim, UINT32_MAX);
+}
+
 /* One a row of the map. */
 static void (*const RULES[GRAPH_N_OPS])(fixture *f) = {
     [GRAPH_NONE] = rules_none,           [GRAPH_WEIGHT] = rules_weight,
@@ -494,6 +585,7 @@ static void (*const RULES[GRAPH_N_OPS])(fixture *f) = {
     [GRAPH_CONCAT] = rules_concat,       [GRAPH_LINEAR_HEADS] = rules_linear_heads,
     [GRAPH_ROUTE] = rules_route,         [GRAPH_EXPERTS] = rules_experts,
     [GRAPH_TAKE] = rules_take,           [GRAPH_SOFTCAP] = rules_softcap,
+    [GRAPH_CONV] = rules_conv,           [GRAPH_GATED_DELTA] = rules_gated_delta,
 };
 
 static void test_every_operation_has_its_rules(void **state)

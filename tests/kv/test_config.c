@@ -366,6 +366,79 @@ static void test_kv61_large_numbers(void **state)
     arena_deinit(&a);
 }
 
+static const kv_layer STATE = {.layout = KV_LAYOUT_RECURRENT, .buffers = {30, 1000}, .record = 50};
+
+/* A recurrent layer stores the same whatever the codec: two states a sequence, and a record where
+ * parts of steps may be kept. */
+static void test_recurrent_geometry(void **state)
+{
+    (void)state;
+    static const char *const SPECS[] = {"f32", "affine8g32,start=20"};
+    const kv_layer layers[] = {
+        STATE, {.layout = KV_LAYOUT_FULL, .n_heads = 1, .k_dim = 32, .v_dim = 32}, STATE};
+    for (size_t i = 0; i < COUNT_OF(SPECS); i++) {
+        for (uint32_t verify = 0; verify <= 17; verify += 17) {
+            arena a;
+            kv_config c;
+            kv_spec spec = spec_of(SPECS[i]);
+            kv_bounds bounds = {
+                .context = 64, .most_append = 16, .page_tokens = 16, .most_verify = verify};
+            weft_error err = {0};
+            arena_init(&a, mem_system(), 0);
+            assert_ok(kv_config_init(&c, &a, layers, 3, &spec, &bounds, &err), &err);
+            assert_int_equal(c.n_recurrent, 2);
+            assert_int_equal(c.n_slots[0], 0);
+            assert_int_equal(c.slots_total, c.n_slots[1]);
+            const kv_geometry *g = &c.geometries[0];
+            assert_int_equal(g->buffers_at[KV_BUFFER_TAIL], 0);
+            assert_int_equal(g->buffers_at[KV_BUFFER_MATRIX], 128);
+            assert_int_equal(g->page_bytes, 128 + 4032);
+            assert_int_equal(g->record_bytes, 200);
+            assert_memory_equal(g, &c.bases[0], sizeof *g);
+            uint32_t need[8];
+            uint32_t base[8];
+            kv_config_need(&c, 10, need, base);
+            assert_int_equal(need[c.class_of[0]], 4);
+            assert_int_equal(base[c.class_of[0]], 0);
+            if (verify > 0) assert_int_equal(need[c.record_class_of[2]], 2);
+            uint64_t fixed = 4 * 4160 + (verify > 0 ? 2 * 3456 : 0);
+            const kv_geometry *pages = i == 0 ? &c.geometries[1] : &c.bases[1];
+            assert_int_equal(kv_config_bytes(&c, 10), fixed + pages->page_bytes);
+            arena_deinit(&a);
+        }
+    }
+}
+
+static void test_recurrent_refusals(void **state)
+{
+    (void)state;
+    arena a;
+    kv_config c;
+    kv_bounds bounds = {.context = 64, .most_append = 16, .page_tokens = 16, .most_verify = 17};
+    kv_spec dense = spec_of("f32");
+    kv_spec packed = spec_of("affine8g64");
+    weft_error err = {0};
+    const kv_layer two[] = {STATE, STATE};
+    arena_init(&a, mem_system(), 0);
+    /* R4; what would be taken for granted is not refused. */
+    assert_status(WEFT_UNSUPPORTED, kv_config_init(&c, &a, two, 2, &packed, &bounds, &err), &err);
+    assert_message(&err, "kv codec 'affine8g64': none of 2 layers stores keys and values");
+    err = (weft_error){0};
+    assert_ok(kv_config_init(&c, &a, two, 2, &dense, &bounds, &err), &err);
+    kv_layer big = STATE;
+    big.buffers[1] = (1u << 28) - 15;
+    assert_status(WEFT_LIMIT, kv_config_init(&c, &a, &big, 1, &dense, &bounds, &err), &err);
+    assert_message(&err, "layer 0: a state of 30 and 268435441 numbers is too large");
+    big.buffers[0] = UINT32_MAX;
+    assert_status(WEFT_LIMIT, kv_config_init(&c, &a, &big, 1, &dense, &bounds, NULL), NULL);
+    big = STATE;
+    big.record = UINT32_MAX / 4;
+    err = (weft_error){0};
+    assert_status(WEFT_LIMIT, kv_config_init(&c, &a, &big, 1, &dense, &bounds, &err), &err);
+    assert_message(&err, "layer 0: a record of 17 positions of 1073741823 numbers is too large");
+    arena_deinit(&a);
+}
+
 static weft_status scenario(const env *world, void *user, weft_error *err)
 {
     (void)user;
@@ -398,6 +471,8 @@ int main(void)
         cmocka_unit_test(test_latent_geometries),
         cmocka_unit_test(test_need),
         cmocka_unit_test(test_kv61_large_numbers),
+        cmocka_unit_test(test_recurrent_geometry),
+        cmocka_unit_test(test_recurrent_refusals),
         cmocka_unit_test(test_faults),
     };
     return TEST_RUN("kv/config", tests);

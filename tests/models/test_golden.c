@@ -10,8 +10,12 @@
 #include "support/runs.h"
 
 /* In units of the golden logits' standard deviation. tests/golden/README.md allows 2e-3; 1.3e-5 is
- * measured. */
-static const double BOUND = 1e-4;
+ * measured, and with recurrent layers 9e-5, of which the reference's own f32 makes most: ref, which
+ * adds in double, is as far from it as the others, and they are near each other. */
+static double bound_of(const char *path)
+{
+    return strstr(path, "/qwen3_5") != NULL ? 2e-4 : 1e-4;
+}
 
 static double deviation(const float *x, size_t n)
 {
@@ -73,7 +77,7 @@ static void check_on(const golden *g, const weft_model *model, const char *backe
     run_all(engine, n_vocab, &r, 1);
     size_t n_rows = g->n_logits / n_vocab;
     const float *last = r.prompt_logits + (g->n_ids - n_rows) * n_vocab;
-    double bound = BOUND * deviation(g->logits, g->n_logits);
+    double bound = bound_of(g->path) * deviation(g->logits, g->n_logits);
     assert_floats_near(last, g->logits, g->n_logits, bound);
     assert_floats_near(r.new_logits, g->gen_logits, g->n_gen_logits, bound);
     assert_int_equal(r.n_tokens, g->n_gen);
@@ -113,7 +117,7 @@ static void test_every_golden(void **state)
         n++;
     }
     mem_free(mem_system(), names, n_bytes);
-    assert_true(n >= 6);
+    assert_true(n >= 8);
 }
 
 int main(void)

@@ -101,12 +101,15 @@ static void test_tiny_in_repository(void **state)
     const json *mlx = json_get(doc.root, "mlx");
     const json *target = json_get(json_get(models, "target"), "cases");
     const json *window = json_get(json_get(models, "window"), "cases");
+    const json *hybrid = json_get(json_get(models, "hybrid"), "cases");
     const json *draft = json_get(json_get(models, "draft"), "cases");
     check_tiny(WEFT_SOURCE_DIR "/models/tiny/draft", draft, draft);
     check_tiny(WEFT_SOURCE_DIR "/models/tiny/target-mlx8", target,
                json_get(json_get(mlx, "target-mlx8"), "cases"));
     check_tiny(WEFT_SOURCE_DIR "/models/tiny/window-mlx4", window,
                json_get(json_get(mlx, "window-mlx4"), "cases"));
+    check_tiny(WEFT_SOURCE_DIR "/models/tiny/hybrid-mlx4", hybrid,
+               json_get(json_get(mlx, "hybrid-mlx4"), "cases"));
     json_doc_free(&doc);
 }
 
@@ -114,8 +117,8 @@ static void test_tiny_16_bit(void **state)
 {
     (void)state;
     json_doc doc = run_read_json(WEFT_SOURCE_DIR "/models/tiny/reference.json");
-    static const char *const NAMES[] = {"target", "window"};
-    for (size_t i = 0; i < 2; i++) {
+    static const char *const NAMES[] = {"target", "window", "hybrid"};
+    for (size_t i = 0; i < 3; i++) {
         char name[64];
         char path[600];
         snprintf(name, sizeof name, "tiny/%s", NAMES[i]);

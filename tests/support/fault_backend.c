@@ -163,6 +163,12 @@ static void fault_convert(backend *b, const backend_conversion *c)
     b->inner->convert(b->b, c);
 }
 
+static void fault_replay(backend *b, backend_plan *plan, uint32_t state_i, const kv_view *view,
+                         uint32_t n)
+{
+    b->inner->replay(b->b, plan, state_i, view, n);
+}
+
 static weft_status fault_measure_read(backend *b, const void *block, size_t n_bytes,
                                       double *bytes_per_second, weft_error *err)
 {
@@ -186,5 +192,6 @@ const backend_api BACKEND_FAULT = {
     .plan_bytes = fault_plan_bytes,
     .run = fault_run,
     .wait = fault_wait,
+    .replay = fault_replay,
     .measure_read = fault_measure_read,
 };

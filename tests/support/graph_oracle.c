@@ -14,7 +14,15 @@
 static const double U = 0x1p-24;
 
 /* What cpu_kernels.h allows beside generic's own rounding. */
-enum { LINEAR_UNITS = 66, SCORE_UNITS = 66, NORM_UNITS = 70, GLU_UNITS = 36, SOFTMAX_UNITS = 440 };
+enum {
+    LINEAR_UNITS = 66,
+    SCORE_UNITS = 66,
+    NORM_UNITS = 70,
+    GLU_UNITS = 36,
+    SOFTMAX_UNITS = 440,
+    CONV_UNITS = 66,
+    DELTA_UNITS = 66
+};
 
 static void *zeros(size_t count, size_t size)
 {
@@ -275,6 +283,7 @@ static void run_rope(graph_oracle *o, const graph_value *v, double *y, double *y
 static double activate(uint32_t act, double x)
 {
     if (act == GRAPH_SILU) return x / (1.0 + exp(-x));
+    if (act == GRAPH_SIGMOID) return 1.0 / (1.0 + exp(-x));
     if (act == GRAPH_GELU_ERF) return 0.5 * x * erfc(-x / sqrt(2.0));
     double u = sqrt(2.0 / 3.14159265358979323846) * (x + 0.044715 * x * x * x);
     return x / (1.0 + exp(-2.0 * u));
@@ -716,6 +725,149 @@ static void run_attend(graph_oracle *o, const graph_value *v)
     free(st.ve);
 }
 
+/* ---- recurrent layers: one sequence, from the first token on ---- */
+
+static void run_conv(graph_oracle *o, const graph_value *v, double *y, double *ye)
+{
+    const tensor *t = weight(o, v->in[1]);
+    size_t cols = v->cols;
+    for (size_t c = 0; c < cols; c++) {
+        float *w = decoded_row(t, c);
+        for (size_t i = 0; i < o->n; i++) {
+            double sum = 0.0;
+            double off = 0.0;
+            double terms = 0.0;
+            for (size_t back = 0; back < t->n_cols && back <= i; back++) {
+                double factor = (double)w[t->n_cols - 1 - back];
+                double x = o->x[v->in[0]][(i - back) * cols + c];
+                double e = o->e[v->in[0]][(i - back) * cols + c];
+                sum += factor * x;
+                off += fabs(factor) * e;
+                terms += fabs(factor) * (fabs(x) + e);
+            }
+            y[i * cols + c] = activate(GRAPH_SILU, sum);
+            ye[i * cols + c] = 1.2 * (off + CONV_UNITS * U * terms);
+        }
+        free(w);
+    }
+}
+
+/* n numbers brought to a length of scale, in place. */
+static void bring_to_length(double *x, double *e, uint32_t n, double eps, double scale)
+{
+    double squares = 0.0;
+    double errors = 0.0;
+    for (uint32_t j = 0; j < n; j++) {
+        squares += x[j] * x[j];
+        errors += e[j] * e[j];
+    }
+    double root = sqrt(squares + eps);
+    double rho = sqrt(errors) / root;
+    double grown = rho < 0.5 ? 1.0 / (1.0 - rho) : (double)INFINITY;
+    for (uint32_t j = 0; j < n; j++) {
+        e[j] = scale / root * grown * (e[j] + fabs(x[j]) * (rho + NORM_UNITS * U));
+        x[j] *= scale / root;
+    }
+}
+
+/* What a token brings to a head. */
+typedef struct delta_token {
+    double *q, *qe, *k, *ke; /* [k_dim] */
+    double decay, decay_off, rate, rate_off;
+} delta_token;
+
+/* One row of S and its errors; returns what it gives, and in *off how far that may be off. */
+static double delta_row(const delta_token *t, uint32_t n, double v, double ve, double *s,
+                        double *se, double *off)
+{
+    double seen = 0.0;
+    double seen_off = 0.0;
+    double terms = 0.0;
+    for (uint32_t j = 0; j < n; j++) {
+        se[j] = t->decay * se[j] + t->decay_off * (fabs(s[j]) + se[j]);
+        s[j] *= t->decay;
+        seen += s[j] * t->k[j];
+        seen_off += se[j] * (fabs(t->k[j]) + t->ke[j]) + fabs(s[j]) * t->ke[j];
+        terms += (fabs(s[j]) + se[j]) * (fabs(t->k[j]) + t->ke[j]);
+    }
+    double change = t->rate * (v - seen);
+    double change_off = t->rate * (ve + seen_off) + t->rate_off * (fabs(v) + ve + terms);
+    double y = 0.0;
+    *off = 0.0;
+    for (uint32_t j = 0; j < n; j++) {
+        double k = fabs(t->k[j]) + t->ke[j];
+        double size = fabs(s[j]) + se[j] + t->rate * (fabs(v) + ve + terms) * k;
+        se[j] += change_off * k + fabs(change) * t->ke[j] + DELTA_UNITS * U * size;
+        s[j] += change * t->k[j];
+        y += s[j] * t->q[j];
+        *off += se[j] * (fabs(t->q[j]) + t->qe[j]) + fabs(s[j]) * t->qe[j] +
+                DELTA_UNITS * U * size * (fabs(t->q[j]) + t->qe[j]);
+    }
+    return y;
+}
+
+/* Errors of a gate go through at most a quarter of it, those of a decay through exp. */
+static void delta_gates(const graph_oracle *o, const graph_value *v, size_t at, double a_log,
+                        double bias, delta_token *t)
+{
+    double a = o->x[v->in[1]][at] + bias;
+    double speed = exp(a_log);
+    t->decay = exp(-speed * log1p(exp(a)));
+    t->decay_off = t->decay * (expm1(speed * o->e[v->in[1]][at]) + 4 * U);
+    t->rate = activate(GRAPH_SIGMOID, o->x[v->in[2]][at]);
+    t->rate_off = 0.25 * o->e[v->in[2]][at] + 2 * U * t->rate;
+}
+
+static void run_delta_head(graph_oracle *o, const graph_value *v, const graph_heads *h,
+                           uint32_t head, double gates[2])
+{
+    size_t wide = o->g->values[v->in[0]].cols;
+    graph_id id = (graph_id)(v - o->g->values);
+    double *s = zeros((size_t)h->v_dim * h->k_dim, sizeof *s);
+    double *se = zeros((size_t)h->v_dim * h->k_dim, sizeof *se);
+    double *qk = zeros((size_t)4 * h->k_dim, sizeof *qk);
+    delta_token t = {
+        qk, qk + h->k_dim, qk + (size_t)2 * h->k_dim, qk + (size_t)3 * h->k_dim, 0, 0, 0, 0};
+    size_t q_at = (size_t)(head / (h->n_v / h->n_k)) * h->k_dim;
+    size_t k_at = q_at + (size_t)h->n_k * h->k_dim;
+    size_t v_at = (size_t)2 * h->n_k * h->k_dim + (size_t)head * h->v_dim;
+    for (size_t i = 0; i < o->n; i++) {
+        const double *x = o->x[v->in[0]] + i * wide;
+        const double *e = o->e[v->in[0]] + i * wide;
+        for (uint32_t j = 0; j < h->k_dim; j++) {
+            t.q[j] = x[q_at + j];
+            t.qe[j] = e[q_at + j];
+            t.k[j] = x[k_at + j];
+            t.ke[j] = e[k_at + j];
+        }
+        bring_to_length(t.q, t.qe, h->k_dim, (double)v->f[0], 1.0 / sqrt((double)h->k_dim));
+        bring_to_length(t.k, t.ke, h->k_dim, (double)v->f[0], 1.0);
+        delta_gates(o, v, i * h->n_v + head, gates[0], gates[1], &t);
+        for (uint32_t r = 0; r < h->v_dim; r++) {
+            size_t out = i * v->cols + (size_t)head * h->v_dim + r;
+            size_t row = (size_t)r * h->k_dim;
+            o->x[id][out] = delta_row(&t, h->k_dim, x[v_at + r], e[v_at + r], s + row, se + row,
+                                      &o->e[id][out]);
+        }
+    }
+    free(s);
+    free(se);
+    free(qk);
+}
+
+static void run_delta(graph_oracle *o, const graph_value *v)
+{
+    graph_heads h = graph_delta_heads(o->g, v);
+    float *a_log = decoded_row(weight(o, v->in[3]), 0);
+    float *bias = decoded_row(weight(o, v->in[4]), 0);
+    for (uint32_t head = 0; head < h.n_v; head++) {
+        double gates[2] = {(double)a_log[head], (double)bias[head]};
+        run_delta_head(o, v, &h, head, gates);
+    }
+    free(a_log);
+    free(bias);
+}
+
 static void run_value(graph_oracle *o, graph_id id)
 {
     const graph_value *v = &o->g->values[id];
@@ -740,6 +892,12 @@ static void run_value(graph_oracle *o, graph_id id)
         break;
     case GRAPH_ATTEND:
         run_attend(o, v);
+        break;
+    case GRAPH_CONV:
+        run_conv(o, v, o->x[id], o->e[id]);
+        break;
+    case GRAPH_GATED_DELTA:
+        run_delta(o, v);
         break;
     case GRAPH_TAKE:
         for (size_t i = 0; i < (size_t)o->n * v->cols; i++) {

@@ -9,6 +9,8 @@
  *     rounded; usually they fall on one number, and the error ends there;
  *   - 16-bit blocks: half a step where a number is below 2^-7 of its block's power of two;
  *   - softmax: scores off by at most d change a weight by at most exp(2 d).
+ *   - a recurrent state carries its errors from token to token, and no decay is counted on but its
+ *     own;
  *   - packed keys and values are not predicted, as a code may go either way: those of the sequence
  *     are read, looked at whether they can be what they should, and attended to without an error.
  * It shares no code with a backend but the decoders of weights and of packed rows. */

@@ -24,11 +24,78 @@ static void counted_release(backend *b, void *block, size_t n_bytes)
     mem_free(&b->memory->allocator, block, n_bytes);
 }
 
+/* ---- the toy ---- */
+
+typedef struct toy {
+    uint32_t tags[TOY_TAGS], numbers[TOY_NUMBERS];
+} toy;
+
+static void toy_feed(toy *t, uint32_t layer, uint32_t tag)
+{
+    for (uint32_t i = 0; i + 1 < TOY_TAGS; i++) t->tags[i] = t->tags[i + 1];
+    t->tags[TOY_TAGS - 1] = tag;
+    for (uint32_t i = 0; i < TOY_NUMBERS; i++) {
+        t->numbers[i] = t->numbers[i] * (2 * i + 3) + (tag ^ i) + layer;
+    }
+}
+
+static toy toy_read(const kv_view *view, const unsigned char *page)
+{
+    toy t = {{0}, {0}};
+    if (page == NULL) return t;
+    memcpy(t.tags, page + view->geometry->buffers_at[KV_BUFFER_TAIL], sizeof t.tags);
+    memcpy(t.numbers, page + view->geometry->buffers_at[KV_BUFFER_MATRIX], sizeof t.numbers);
+    return t;
+}
+
+static void toy_write(const kv_view *view, const toy *t)
+{
+    memcpy(kv_fresh(view, KV_BUFFER_TAIL), t->tags, sizeof t->tags);
+    memcpy(kv_fresh(view, KV_BUFFER_MATRIX), t->numbers, sizeof t->numbers);
+}
+
+static void toy_step(const kv_view *view, uint32_t layer, const uint32_t *tags, uint32_t n)
+{
+    toy t = toy_read(view, view->committed);
+    for (uint32_t i = 0; i < n; i++) {
+        toy_feed(&t, layer, tags[i]);
+        if (view->record != NULL) memcpy(kv_record(view, i), &tags[i], sizeof tags[i]);
+    }
+    toy_write(view, &t);
+}
+
+static void toy_replay(backend *b, backend_plan *plan, uint32_t state_i, const kv_view *view,
+                       uint32_t n)
+{
+    (void)plan;
+    b->n_replays++;
+    toy t = toy_read(view, view->committed);
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t tag;
+        memcpy(&tag, kv_record(view, i), sizeof tag);
+        toy_feed(&t, state_i, tag);
+    }
+    toy_write(view, &t);
+}
+
+/* As if the tags of o, and n more, had been fed one by one. */
+static void toy_check(const oracle_seq *o, const kv_view *view, uint32_t layer,
+                      const unsigned char *page, const uint32_t *tags, uint32_t n)
+{
+    toy expected = {{0}, {0}};
+    for (uint32_t i = 0; i < o->len; i++) toy_feed(&expected, layer, o->tags[i]);
+    for (uint32_t i = 0; i < n; i++) toy_feed(&expected, layer, tags[i]);
+    toy t = toy_read(view, page);
+    if (memcmp(&t, &expected, sizeof t) != 0)
+        fail_msg("layer %u: not the state after %u and %u tags", layer, o->len, n);
+}
+
 const backend_api ORACLE_BACKEND = {.name = "oracle",
                                     .alloc = counted_alloc,
                                     .release = counted_release,
                                     .copy = host_copy,
-                                    .convert = host_convert};
+                                    .convert = host_convert,
+                                    .replay = toy_replay};
 
 static void *zeros(size_t count, size_t size)
 {
@@ -63,6 +130,11 @@ void oracle_destroy(oracle_seq *o)
     free(o);
 }
 
+static bool is_toy(const oracle_seq *o, uint32_t layer)
+{
+    return o->layers[layer].layout == KV_LAYOUT_RECURRENT;
+}
+
 static bool *live_at(const oracle_seq *o, uint32_t layer, uint32_t position)
 {
     return &o->live[(size_t)layer * o->context + position];
@@ -85,6 +157,7 @@ void oracle_commit(oracle_seq *o, const uint32_t *tags, uint32_t keep)
     o->len += keep;
     for (uint32_t l = 0; l < o->n_layers; l++) {
         const kv_layer *layer = &o->layers[l];
+        if (layer->layout == KV_LAYOUT_RECURRENT) continue;
         for (uint32_t p = 0; p < o->len; p++) {
             /* A window keeps one position more than the next query sees. */
             bool kept = sees(layer, o->len, p);
@@ -98,6 +171,7 @@ bool oracle_can_trim(const oracle_seq *o, uint32_t m)
 {
     if (m == 0 || m == o->len) return true;
     for (uint32_t l = 0; l < o->n_layers; l++) {
+        if (is_toy(o, l)) return false;
         for (uint32_t p = 0; p <= m; p++) {
             if (sees(&o->layers[l], m, p) && !*live_at(o, l, p)) return false;
         }
@@ -115,6 +189,7 @@ void oracle_trim(oracle_seq *o, uint32_t m)
 
 uint32_t oracle_first(const oracle_seq *o, uint32_t layer)
 {
+    if (is_toy(o, layer)) return o->len;
     uint32_t p = 0;
     while (p < o->len && !*live_at(o, layer, p)) p++;
     return p;
@@ -125,6 +200,10 @@ uint64_t oracle_bytes(const oracle_seq *o, const kv_config *config)
     uint64_t bytes = 0;
     uint32_t size = config->bounds.page_tokens;
     for (uint32_t l = 0; l < o->n_layers; l++) {
+        if (is_toy(o, l)) {
+            if (o->len > 0) bytes += config->geometries[l].page_bytes;
+            continue;
+        }
         for (uint32_t page = 0; page * size < o->len; page++) {
             /* A partly filled one stays, although nothing that it holds may live. */
             bool held = (page + 1) * size > o->len;
@@ -157,6 +236,10 @@ void oracle_write(const kv_view *views, uint32_t n_layers, uint32_t len, const u
     for (uint32_t l = 0; l < n_layers; l++) {
         const kv_geometry *g = views[l].geometry;
         assert_int_equal(views[l].len, len);
+        if (g->layout == KV_LAYOUT_RECURRENT) {
+            toy_step(&views[l], l, tags, n);
+            continue;
+        }
         for (uint32_t i = 0; i < n; i++) {
             for (uint32_t h = 0; h < g->n_heads; h++) {
                 write_row(kv_key(&views[l], h, len + i), g->k_row_bytes, tags[i], l, h, 0);
@@ -194,6 +277,13 @@ void oracle_check(const oracle_seq *o, const kv_view *views, const uint32_t *tag
 {
     for (uint32_t l = 0; l < o->n_layers; l++) {
         assert_int_equal(views[l].len, o->len);
+        if (is_toy(o, l)) {
+            toy_check(o, &views[l], l, views[l].committed, NULL, 0);
+            assert_int_equal(views[l].committed == NULL, o->len == 0);
+            assert_int_equal(views[l].fresh == NULL, n == 0);
+            if (n > 0) toy_check(o, &views[l], l, views[l].fresh, tags, n);
+            continue;
+        }
         for (uint32_t p = 0; p < o->len; p++) {
             bool wanted = *live_at(o, l, p);
             /* The first query of a step sees furthest back. */

@@ -3,7 +3,9 @@
  * specification, scanned position by position. Its pages come from a backend that counts them.
  *
  * A tag stands for the bytes of a position; oracle_write puts them where a view says that they
- * belong, and oracle_check looks whether they are there for every live position. */
+ * belong, and oracle_check looks whether they are there for every live position. A recurrent layer
+ * is a toy: its last tags, and numbers that all tags so far went through in whole-number
+ * arithmetic, so that one tag too many, too few or out of order shows. */
 #ifndef SUPPORT_KV_ORACLE_H
 #define SUPPORT_KV_ORACLE_H
 
@@ -13,16 +15,24 @@
 
 /* ---- pages that are counted ---- */
 
-/* What concerns pages; the other functions are missing. */
+/* What concerns pages, and replay of the toy; the other functions are missing. */
 extern const backend_api ORACLE_BACKEND;
 
 struct backend {
     fault_allocator *memory;
     uint64_t held, most; /* bytes of pages now, and the most so far */
     uint32_t n_pages;
+    uint32_t n_replays; /* so far */
 };
 
 /* ---- sequences ---- */
+
+/* What a toy layer's buffers hold; its record is the tag. */
+enum { TOY_TAGS = 3, TOY_NUMBERS = 20 };
+#define TOY_LAYER                                                                                  \
+    {                                                                                              \
+        .layout = KV_LAYOUT_RECURRENT, .buffers = {TOY_TAGS, TOY_NUMBERS}, .record = 1             \
+    }
 
 typedef struct oracle_seq {
     const kv_layer *layers; /* [n_layers], borrowed */

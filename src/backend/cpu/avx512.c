@@ -11,6 +11,7 @@
 #include "backend/cpu/vec_linear_codes.h"
 #include "backend/cpu/vec_linear_few.h"
 #include "backend/cpu/vec_prepare.h"
+#include "backend/cpu/vec_recur.h"
 
 void cpu_fill_avx512(cpu_kernels *k)
 {
@@ -29,6 +30,9 @@ void cpu_fill_avx512(cpu_kernels *k)
     k->rope_interleaved = rope_interleaved;
     k->glu_silu = glu_silu;
     k->glu_gelu_tanh = glu_gelu_tanh;
+    k->glu_sigmoid = glu_sigmoid;
+    k->conv_silu = conv_silu;
+    k->delta = delta;
     k->scores_f32 = scores_f32;
     k->scores_f16 = scores_f16;
     k->scores_bf16 = scores_bf16;

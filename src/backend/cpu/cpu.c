@@ -135,5 +135,6 @@ const backend_api BACKEND_CPU = {
     .plan_bytes = cpu_plan_bytes,
     .run = cpu_run_step,
     .wait = cpu_wait,
+    .replay = cpu_replay,
     .measure_read = cpu_measure_read,
 };

@@ -11,6 +11,8 @@
  *   PHASE_INNER   gate, up and activation for each pair: threads take (expert, chunk of rows),
  *   PHASE_PAIRS   the results are prepared as inputs, a thread some pairs,
  *   PHASE_OUTER   down for each pair; a token's sum over its pairs is then an operation of its own
+ *   PHASE_RECUR   one conv or gated_delta; threads take (row, some columns or a head), and go
+ *                 through the row's tokens in order
  */
 #ifndef BACKEND_CPU_CPU_H
 #define BACKEND_CPU_CPU_H
@@ -43,6 +45,7 @@ typedef enum phase_kind {
     PHASE_INNER,
     PHASE_PAIRS,
     PHASE_OUTER,
+    PHASE_RECUR,
 } phase_kind;
 
 /* A step of PHASE_TOKENS: a graph value, or one of the backend's own. */
@@ -68,7 +71,7 @@ typedef struct phase {
     phase_kind kind;
     uint32_t rows;     /* GRAPH_TOKENS or GRAPH_OUTPUTS */
     uint32_t first, n; /* of token_ops or linear_ops */
-    graph_id id;       /* of ATTEND, HEADS and experts, or the glu fused onto the two linear_ops */
+    graph_id id; /* of ATTEND, RECUR, HEADS and experts, or the glu fused onto the two linear_ops */
     bool to_bf16, to_i16; /* of PAIRS: the forms that down wants */
 } phase;
 
@@ -99,6 +102,7 @@ typedef struct cpu_scratch {
     float *s;     /* [ATTEND_QUERIES, KV_SPLIT] */
     float *part;  /* [ATTEND_QUERIES, v_dim + 2]: o, then maximum and sum, of one split */
     float *total; /* likewise, of all splits so far */
+    float *qk;    /* [2 * k_dim], a query and a key of gated_delta brought to length */
 } cpu_scratch;
 
 /* Tokens of an expert whose inputs are brought together at a time. */
@@ -114,7 +118,8 @@ struct backend_plan {
     graph_slot *slots; /* [n_values] */
     float *values;     /* [n_floats] */
     const float *
-        *decoded;  /* [n_values], norm weights by their norm, others by their weight; else NULL */
+        *decoded;  /* [n_values], norm weights by their norm, others by their weight, of conv [taps,
+                      cols], of gated_delta what keys, then queries, are multiplied by; else NULL */
     phase *phases; /* [n_phases] */
     token_op *token_ops;
     linear_op *linear_ops;
@@ -124,6 +129,7 @@ struct backend_plan {
     cpu_pairs pairs;      /* of the experts at work */
     float *ropes;         /* [n_ropes][n_tokens, n_pairs, 2] behind one another */
     size_t *rope_offsets; /* [n_ropes] */
+    float *zeros;         /* [the widest conv], a token before the first */
     cpu_scratch *scratch; /* [n_threads] */
     float *parts; /* [n_parts, ATTEND_QUERIES, part_stride]: splits computed apart, merged later */
     size_t n_parts;
@@ -154,6 +160,12 @@ void cpu_group_pairs(const cpu_run *r, const phase *ph);
 void cpu_run_inner(const cpu_run *r, uint32_t phase_i, uint32_t thread_i);
 void cpu_prepare_pairs(const cpu_run *r, const phase *ph, uint32_t thread_i);
 void cpu_run_outer(const cpu_run *r, uint32_t phase_i, uint32_t thread_i);
+
+/* The recurrence of phase_i, for one thread. */
+void cpu_recur(const cpu_run *r, uint32_t phase_i, uint32_t thread_i);
+
+/* backend_api.replay */
+void cpu_replay(backend *b, backend_plan *plan, uint32_t state_i, const kv_view *view, uint32_t n);
 
 /* Storage of a value in this run. */
 float *cpu_data(const cpu_run *r, graph_id id);

@@ -309,12 +309,37 @@ typedef float kernel_exp_sum_fn(float *s, uint32_t n, float max);
 /* The largest of n >= 1 numbers. */
 typedef float kernel_max_fn(const float *s, uint32_t n);
 
+/* y[c] = silu(sum_j w[j, c] x_j[c]) of one token, j ascending. */
+typedef struct kernel_conv {
+    const float *const *x; /* [n_taps] of [n] */
+    const float *w;        /* [n_taps, stride] */
+    uint32_t n_taps, n;
+    size_t stride;
+    float *y; /* [n] */
+} kernel_conv;
+
+typedef void kernel_conv_fn(const kernel_conv *a);
+
+/* One head and token of graph.h's gated_delta, queries and keys brought to length before: with S
+ * row by row, and d_i = rate (v_i - sum_j (decay S_ij) k_j), S_ij becomes decay S_ij + d_i k_j, and
+ * y_i = sum_j S_ij q_j. */
+typedef struct kernel_delta {
+    const float *q, *k; /* [k_dim] */
+    const float *v;     /* [v_dim] */
+    float decay, rate;
+    uint32_t k_dim, v_dim;
+    float *s; /* [v_dim, k_dim] */
+    float *y; /* [v_dim] */
+} kernel_delta;
+
+typedef void kernel_delta_fn(const kernel_delta *a);
+
 /* Reads n_bytes (a multiple of 4096, aligned to 64) and returns something that depends on all of
  * them. Loops 0 .. KERNEL_READS - 1 differ in stride and prefetch. */
 typedef uint64_t kernel_read_fn(const void *block, size_t n_bytes, uint32_t loop);
 
 /* slot, type, error allowed against generic in units of 2^-24 times the sum of absolute terms
- * (linear, scores, values, exp_sum) or of the result (the others); 0: equal. */
+ * (linear, conv, delta, scores, values, exp_sum) or of the result (the others); 0: equal. */
 #define CPU_KERNEL_MAP(X)                                                                          \
     X(linear_f32, kernel_linear_fn, 64)     /* w f32, x.f */                                       \
     X(linear_f16, kernel_linear_fn, 64)     /* w f16, x.f */                                       \
@@ -331,6 +356,9 @@ typedef uint64_t kernel_read_fn(const void *block, size_t n_bytes, uint32_t loop
     X(glu_silu, kernel_glu_fn, 32)                                                                 \
     X(glu_gelu_tanh, kernel_glu_fn, 32)                                                            \
     X(glu_gelu_erf, kernel_glu_fn, 32)                                                             \
+    X(glu_sigmoid, kernel_glu_fn, 32)                                                              \
+    X(conv_silu, kernel_conv_fn, 64)                                                               \
+    X(delta, kernel_delta_fn, 64)                                                                  \
     X(scores_f32, kernel_scores_fn, 64)                                                            \
     X(scores_f16, kernel_scores_fn, 64)                                                            \
     X(scores_bf16, kernel_scores_fn, 64)                                                           \

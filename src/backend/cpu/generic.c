@@ -138,6 +138,42 @@ static void glu_gelu_erf(const float *gate, const float *up, uint32_t n, float *
     }
 }
 
+static void glu_sigmoid(const float *gate, const float *up, uint32_t n, float *y)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        y[i] = (float)((double)up[i] / (1.0 + exp(-(double)gate[i])));
+    }
+}
+
+static void conv_silu(const kernel_conv *a)
+{
+    for (uint32_t c = 0; c < a->n; c++) {
+        double sum = 0.0;
+        for (uint32_t j = 0; j < a->n_taps; j++) {
+            sum += (double)a->w[j * a->stride + c] * (double)a->x[j][c];
+        }
+        a->y[c] = (float)(sum / (1.0 + exp(-sum)));
+    }
+}
+
+/* S is rounded once a token: that is how it is kept. */
+static void delta(const kernel_delta *a)
+{
+    double decay = (double)a->decay;
+    for (uint32_t i = 0; i < a->v_dim; i++) {
+        float *s = a->s + (size_t)i * a->k_dim;
+        double seen = 0.0;
+        double sum = 0.0;
+        for (uint32_t j = 0; j < a->k_dim; j++) seen += decay * (double)s[j] * (double)a->k[j];
+        double change = (double)a->rate * ((double)a->v[i] - seen);
+        for (uint32_t j = 0; j < a->k_dim; j++) {
+            s[j] = (float)(decay * (double)s[j] + change * (double)a->k[j]);
+            sum += (double)s[j] * (double)a->q[j];
+        }
+        a->y[i] = (float)sum;
+    }
+}
+
 /* How an element of the three dense KV types is read. */
 typedef float element_fn(const void *base, size_t index);
 
@@ -275,6 +311,9 @@ void cpu_fill_generic(cpu_kernels *k)
     k->glu_silu = glu_silu;
     k->glu_gelu_tanh = glu_gelu_tanh;
     k->glu_gelu_erf = glu_gelu_erf;
+    k->glu_sigmoid = glu_sigmoid;
+    k->conv_silu = conv_silu;
+    k->delta = delta;
     k->scores_f32 = scores_f32;
     k->scores_f16 = scores_f16;
     k->scores_bf16 = scores_bf16;

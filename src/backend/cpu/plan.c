@@ -1,6 +1,7 @@
 /* plan.c - from a graph to phases: what runs together, what is fused, where values lie. */
 #include "backend/cpu/cpu.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/assert.h"
@@ -248,6 +249,10 @@ static void plan_phases(planner *pl)
             plan_heads(pl, id);
         } else if (op == GRAPH_EXPERTS) {
             plan_experts(pl, id);
+        } else if (op == GRAPH_CONV || op == GRAPH_GATED_DELTA) {
+            uint32_t i = add_phase(pl, PHASE_RECUR, GRAPH_TOKENS, 0);
+            pl->p->phases[i].id = id;
+            pl->phase_of[id] = i;
         } else {
             share_input(pl, id);
             add_token_op(pl, g->values[id].rows, (token_op){.kind = TOKEN_VALUE, .id = id});
@@ -282,30 +287,82 @@ static bool take_ones(backend_plan *p, graph_id norm)
     return row != NULL;
 }
 
-static bool decode_row(backend_plan *p, graph_id w, float add, graph_id as)
+/* The first row of a weight. */
+static float *decode_vector(backend_plan *p, const graph *g, graph_id w)
 {
-    const tensor *t = &p->g->tensors[p->g->values[w].i[0]];
+    const tensor *t = &g->tensors[g->values[w].i[0]];
     float *row = take(p, (size_t)t->n_cols, sizeof(float));
-    if (row == NULL) return false;
-    t->encoding->decode_row(t, 0, row);
-    for (uint64_t k = 0; k < t->n_cols; k++) row[k] += add;
-    p->decoded[as] = row;
-    return true;
+    if (row != NULL) t->encoding->decode_row(t, 0, row);
+    return row;
 }
 
-/* Norm weights (with what is added to them), biases, and what experts are chosen by, as f32. */
+/* [taps, cols], so that neighbouring columns stand side by side. */
+static float *decode_taps(backend_plan *p, const graph *g, graph_id w)
+{
+    const tensor *t = &g->tensors[g->values[w].i[0]];
+    float *taps = take(p, (size_t)(t->n_rows * t->n_cols), sizeof(float));
+    float row[GRAPH_TAPS];
+    for (uint64_t c = 0; c < t->n_rows && taps != NULL; c++) {
+        t->encoding->decode_row(t, c, row);
+        for (uint64_t j = 0; j < t->n_cols; j++) taps[j * t->n_rows + c] = row[j];
+    }
+    return taps;
+}
+
+/* Bringing to length is an RMS norm: x / sqrt(x . x + eps) = x / sqrt(mean x^2 + eps / D) /
+ * sqrt(D). */
+static float *lengths(backend_plan *p, const graph *g, const graph_value *v)
+{
+    uint32_t k_dim = graph_delta_heads(g, v).k_dim;
+    float *w = take(p, (size_t)2 * k_dim, sizeof(float));
+    for (uint32_t i = 0; i < k_dim && w != NULL; i++) {
+        w[i] = (float)(1.0 / sqrt((double)k_dim));
+        w[k_dim + i] = (float)(1.0 / (double)k_dim);
+    }
+    return w;
+}
+
+/* Fills what decoded has for a value; false when memory is refused. */
+static bool decode_for(backend_plan *p, const graph *g, graph_id id)
+{
+    const graph_value *v = &g->values[id];
+    float *row = NULL;
+    if (v->op == GRAPH_RMS_NORM && v->in[1] == 0) {
+        return take_ones(p, id);
+    } else if (v->op == GRAPH_RMS_NORM) {
+        p->decoded[id] = row = decode_vector(p, g, v->in[1]);
+        for (uint64_t k = 0; k < v->i[0] && row != NULL; k++) row[k] += v->f[1];
+    } else if (v->op == GRAPH_LINEAR && v->in[2] != 0) {
+        p->decoded[v->in[2]] = row = decode_vector(p, g, v->in[2]);
+    } else if (v->op == GRAPH_ROUTE) {
+        bool ok = true;
+        for (uint32_t i = 1; i < 3; i++) {
+            if (v->in[i] == 0) continue;
+            p->decoded[v->in[i]] = decode_vector(p, g, v->in[i]);
+            ok = ok && p->decoded[v->in[i]] != NULL;
+        }
+        return ok;
+    } else if (v->op == GRAPH_CONV) {
+        p->decoded[id] = row = decode_taps(p, g, v->in[1]);
+    } else if (v->op == GRAPH_GATED_DELTA) {
+        p->decoded[id] = row = lengths(p, g, v);
+        p->decoded[v->in[3]] = decode_vector(p, g, v->in[3]);
+        p->decoded[v->in[4]] = decode_vector(p, g, v->in[4]);
+        if (p->decoded[v->in[3]] == NULL || p->decoded[v->in[4]] == NULL) return false;
+    } else {
+        return true;
+    }
+    return row != NULL;
+}
+
+/* Norm weights (with what is added to them), biases, what experts are chosen by, and the like, as
+ * f32. */
 static bool decode_constants(backend_plan *p, const graph *g)
 {
-    bool ok = true;
-    for (graph_id id = 1; id < g->n_values && ok; id++) {
-        const graph_value *v = &g->values[id];
-        if (v->op == GRAPH_RMS_NORM)
-            ok = v->in[1] != 0 ? decode_row(p, v->in[1], v->f[1], id) : take_ones(p, id);
-        if (v->op != GRAPH_LINEAR && v->op != GRAPH_ROUTE) continue;
-        if (v->op == GRAPH_ROUTE && v->in[1] != 0) ok = decode_row(p, v->in[1], 0.0F, v->in[1]);
-        if (v->in[2] != 0) ok = ok && decode_row(p, v->in[2], 0.0F, v->in[2]);
+    for (graph_id id = 1; id < g->n_values; id++) {
+        if (!decode_for(p, g, id)) return false;
     }
-    return ok;
+    return true;
 }
 
 typedef struct sizes {
@@ -314,6 +371,8 @@ typedef struct sizes {
     size_t blocks; /* of those, and what fills groups of them */
     size_t row;    /* floats of the decoded rows that the hungriest linear works with */
     uint32_t k_dim, v_dim;
+    uint32_t delta_dim; /* of keys of gated_delta */
+    uint32_t conv;      /* columns of the widest */
     size_t ropes;
     uint32_t n_experts, width;  /* experts of a layer, columns of what goes to them */
     size_t pairs, inner, outer; /* of one: pairs, and numbers that come of them */
@@ -392,6 +451,11 @@ static void measure_value(sizes *s, const backend_plan *p, const graph_value *v)
         if (n_experts > s->n_experts) s->n_experts = n_experts;
     } else if (v->op == GRAPH_EXPERTS) {
         measure_experts(s, g, v, rows);
+    } else if (v->op == GRAPH_GATED_DELTA) {
+        uint32_t k_dim = graph_delta_heads(g, v).k_dim;
+        if (k_dim > s->delta_dim) s->delta_dim = k_dim;
+    } else if (v->op == GRAPH_CONV && v->cols > s->conv) {
+        s->conv = v->cols;
     }
 }
 
@@ -439,11 +503,12 @@ static bool take_scratch(const backend *b, backend_plan *p, cpu_scratch *c, size
     c->s = take(p, (size_t)ATTEND_QUERIES * KV_SPLIT, sizeof(float));
     c->part = take(p, (size_t)ATTEND_QUERIES * p->part_stride, sizeof(float));
     c->total = take(p, (size_t)ATTEND_QUERIES * p->part_stride, sizeof(float));
+    c->qk = take(p, (size_t)2 * s.delta_dim, sizeof(float));
     c->router.p = take(p, s.n_experts, sizeof(double));
     c->router.chooser = take(p, s.n_experts, sizeof(double));
     c->router.stays = take(p, s.n_experts, sizeof(bool));
     size_t n_blocks = kernel_codes_blocks(s.width / KERNEL_BLOCK, KERNEL_GROUP_MOST);
-    bool ok = c->row && c->q && c->rows && c->s && c->part && c->total;
+    bool ok = c->row && c->q && c->rows && c->s && c->part && c->total && c->qk;
     ok = ok && c->router.p && c->router.chooser && c->router.stays;
     return ok &&
            take_input(b, p, &c->some, (size_t)EXPERT_TOKENS * s.width, EXPERT_TOKENS * n_blocks);
@@ -460,7 +525,8 @@ static bool take_buffers(backend *b, backend_plan *p, sizes s)
     p->ropes = take(p, s.ropes, sizeof(float));
     p->scratch = take(p, b->n_threads, sizeof(cpu_scratch));
     p->next = take(p, (size_t)p->n_phases * 2, sizeof(atomic_uint));
-    bool ok = p->parts && p->ropes && p->scratch && p->next && take_pairs(p, s);
+    p->zeros = take(p, s.conv, sizeof(float));
+    bool ok = p->parts && p->ropes && p->scratch && p->next && p->zeros && take_pairs(p, s);
     ok = ok && take_input(b, p, &p->input, s.input, s.blocks);
     for (uint32_t i = 0; i < b->n_threads && ok; i++) ok = take_scratch(b, p, &p->scratch[i], s);
     return ok;

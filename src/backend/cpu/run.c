@@ -118,6 +118,7 @@ static void run_rope(const cpu_run *r, const graph_value *v, float *y, token_ran
 kernel_glu_fn *cpu_glu_fn(const cpu_kernels *k, uint32_t act)
 {
     if (act == GRAPH_SILU) return k->glu_silu;
+    if (act == GRAPH_SIGMOID) return k->glu_sigmoid;
     return act == GRAPH_GELU_TANH ? k->glu_gelu_tanh : k->glu_gelu_erf;
 }
 
@@ -374,6 +375,9 @@ void cpu_run_thread(void *user, uint32_t thread_i)
             break;
         case PHASE_LINEAR:
             run_linear(r, i, thread_i);
+            break;
+        case PHASE_RECUR:
+            cpu_recur(r, i, thread_i);
             break;
         case PHASE_ATTEND:
             cpu_attend(r, i, thread_i);

@@ -177,6 +177,18 @@ static void glu_gelu_tanh(const float *gate, const float *up, uint32_t n, float 
     vf_store_part(y + i, last, n - i);
 }
 
+static void glu_sigmoid(const float *gate, const float *up, uint32_t n, float *y)
+{
+    vf one = vf_set1(1.0F);
+    uint32_t i = 0;
+    for (; n - i >= VL; i += VL) {
+        vf_store(y + i, vf_gate(one, vf_load(up + i), vf_load(gate + i), vf_zero()));
+    }
+    if (i == n) return;
+    vf last = vf_gate(one, vf_load_part(up + i, n - i), vf_load_part(gate + i, n - i), vf_zero());
+    vf_store_part(y + i, last, n - i);
+}
+
 /* e^(x - top), 0 where x is -INFINITY. What rounding takes from a difference far below 0 would show
  * in the result, so it is kept. */
 INLINE vf vf_exp_below(vf x, vf top)

@@ -304,6 +304,7 @@ static void run_rope(const run_state *r, const graph_value *v, float *y)
 static double activate(graph_act act, double x)
 {
     if (act == GRAPH_SILU) return x / (1.0 + exp(-x));
+    if (act == GRAPH_SIGMOID) return 1.0 / (1.0 + exp(-x));
     if (act == GRAPH_GELU_ERF) return 0.5 * x * (1.0 + erf(x * 0.70710678118654752440));
     return 0.5 * x * (1.0 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
 }
@@ -487,6 +488,180 @@ static void run_take(const run_state *r, const graph_value *v, float *y)
     }
 }
 
+/* ---- recurrent states: the tokens of one row in its layer, one after the other ---- */
+
+typedef struct stretch {
+    const kv_view *view;
+    uint32_t n;     /* tokens */
+    const float *x; /* [n, x_stride], what the operation reads first */
+    size_t x_stride;
+    const float *decay, *rate; /* of gated_delta: [n, gate_stride] */
+    size_t gate_stride;
+    float *y; /* [n, cols] */
+} stretch;
+
+/* The number of a column `back` tokens before token i, across the step's beginning. */
+static double tap(const stretch *s, size_t cols, size_t n_tail, size_t i, size_t back, size_t c)
+{
+    if (back <= i) return (double)s->x[(i - back) * s->x_stride + c];
+    const float *tail = kv_committed(s->view, KV_BUFFER_TAIL);
+    return tail == NULL ? 0.0 : (double)tail[(n_tail + i - back) * cols + c];
+}
+
+static void conv_stretch(const run_state *r, const graph_value *v, const stretch *s)
+{
+    const tensor *t = weight(r, v->in[1]);
+    size_t n_taps = (size_t)t->n_cols;
+    float *tail = kv_fresh(s->view, KV_BUFFER_TAIL);
+    for (size_t c = 0; c < v->cols; c++) {
+        t->encoding->decode_row(t, c, r->p->row);
+        for (size_t i = 0; i < s->n; i++) {
+            double sum = 0.0;
+            for (size_t j = 0; j < n_taps; j++) {
+                sum += (double)r->p->row[j] * tap(s, v->cols, n_taps - 1, i, n_taps - 1 - j, c);
+            }
+            s->y[i * v->cols + c] = (float)activate(GRAPH_SILU, sum);
+        }
+        for (size_t j = 0; j + 1 < n_taps; j++) {
+            /* As seen from the token behind the last. */
+            tail[j * v->cols + c] = (float)tap(s, v->cols, n_taps - 1, s->n, n_taps - 1 - j, c);
+        }
+    }
+}
+
+static double one_over_length(const float *x, uint32_t n, double eps)
+{
+    double sum = 0.0;
+    for (uint32_t i = 0; i < n; i++) sum += (double)x[i] * (double)x[i];
+    return 1.0 / sqrt(sum + eps);
+}
+
+/* ln(1 + e^x) without overflow. */
+static double softplus(double x)
+{
+    return (x > 0.0 ? x : 0.0) + log1p(exp(-fabs(x)));
+}
+
+/* One head and token: q and k as they come, matrix [v_dim, k_dim] is replaced. */
+static void delta_token(const graph_heads *h, const float *q, const float *k, const float *v,
+                        const double gates[2], double eps, float *matrix, float *y)
+{
+    double q_scale = one_over_length(q, h->k_dim, eps) / sqrt((double)h->k_dim);
+    double k_scale = one_over_length(k, h->k_dim, eps);
+    for (uint32_t i = 0; i < h->v_dim; i++) {
+        float *row = matrix + (size_t)i * h->k_dim;
+        double seen = 0.0;
+        double out = 0.0;
+        for (uint32_t j = 0; j < h->k_dim; j++)
+            seen += gates[0] * (double)row[j] * (double)k[j] * k_scale;
+        double change = gates[1] * ((double)v[i] - seen);
+        for (uint32_t j = 0; j < h->k_dim; j++) {
+            row[j] = (float)(gates[0] * (double)row[j] + change * (double)k[j] * k_scale);
+            out += (double)row[j] * (double)q[j] * q_scale;
+        }
+        y[i] = (float)out;
+    }
+}
+
+static void delta_stretch(const run_state *r, const graph_value *v, const stretch *s)
+{
+    graph_heads h = graph_delta_heads(r->p->g, v);
+    size_t size = (size_t)h.v_dim * h.k_dim;
+    const float *committed = kv_committed(s->view, KV_BUFFER_MATRIX);
+    float *fresh = kv_fresh(s->view, KV_BUFFER_MATRIX);
+    float *a_log = r->p->row;
+    float *bias = r->p->norm_weight;
+    weight(r, v->in[3])->encoding->decode_row(weight(r, v->in[3]), 0, a_log);
+    weight(r, v->in[4])->encoding->decode_row(weight(r, v->in[4]), 0, bias);
+    for (uint32_t head = 0; head < h.n_v; head++) {
+        float *matrix = fresh + head * size;
+        if (committed == NULL) {
+            memset(matrix, 0, size * sizeof(float));
+        } else {
+            memcpy(matrix, committed + head * size, size * sizeof(float));
+        }
+        size_t k_head = head / (h.n_v / h.n_k);
+        for (uint32_t i = 0; i < s->n; i++) {
+            const float *q = s->x + i * s->x_stride + k_head * h.k_dim;
+            const float *k = q + (size_t)h.n_k * h.k_dim;
+            const float *value =
+                s->x + i * s->x_stride + (size_t)2 * h.n_k * h.k_dim + (size_t)head * h.v_dim;
+            double a = (double)s->decay[i * s->gate_stride + head] + (double)bias[head];
+            double gates[2] = {exp(-exp((double)a_log[head]) * softplus(a)),
+                               activate(GRAPH_SIGMOID, (double)s->rate[i * s->gate_stride + head])};
+            delta_token(&h, q, k, value, gates, (double)v->f[0], matrix,
+                        s->y + (size_t)i * v->cols + (size_t)head * h.v_dim);
+        }
+    }
+}
+
+/* Leaves the inputs of conv, then those of gated_delta, in the record. */
+static void record_inputs(const run_state *r, const graph_value *v, const kv_view *view,
+                          uint32_t first, uint32_t n)
+{
+    for (uint32_t i = 0; i < n && view->record != NULL; i++) {
+        float *to = kv_record(view, i);
+        uint32_t x_cols = r->p->g->values[v->in[0]].cols;
+        if (v->op == GRAPH_CONV) {
+            memcpy(to, data(r, v->in[0]) + (size_t)(first + i) * x_cols, x_cols * sizeof(float));
+            continue;
+        }
+        uint32_t n_heads = r->p->g->values[v->in[1]].cols;
+        size_t at = (size_t)(first + i) * n_heads;
+        memcpy(to + x_cols, data(r, v->in[1]) + at, n_heads * sizeof(float));
+        memcpy(to + x_cols + n_heads, data(r, v->in[2]) + at, n_heads * sizeof(float));
+    }
+}
+
+static void run_recurrent(const run_state *r, const graph_value *v, float *y)
+{
+    uint32_t x_cols = r->p->g->values[v->in[0]].cols;
+    for (uint32_t row_i = 0; row_i < r->step->n_rows; row_i++) {
+        size_t first = r->step->row_starts[row_i];
+        stretch s = {.view = view_of(r, v->i[0], row_i),
+                     .n = r->step->row_starts[row_i + 1] - r->step->row_starts[row_i],
+                     .x = data(r, v->in[0]) + first * x_cols,
+                     .x_stride = x_cols,
+                     .y = y + first * v->cols};
+        record_inputs(r, v, s.view, (uint32_t)first, s.n);
+        if (v->op == GRAPH_CONV) {
+            conv_stretch(r, v, &s);
+            continue;
+        }
+        s.gate_stride = r->p->g->values[v->in[1]].cols;
+        s.decay = data(r, v->in[1]) + first * s.gate_stride;
+        s.rate = data(r, v->in[2]) + first * s.gate_stride;
+        delta_stretch(r, v, &s);
+    }
+}
+
+/* The same from the record; outputs go where those of a step would. */
+static void ref_replay(backend *b, backend_plan *plan, uint32_t state_i, const kv_view *view,
+                       uint32_t n)
+{
+    const graph *g = plan->g;
+    run_state r = {b, plan, NULL};
+    ASSERT(view->record != NULL && n <= plan->limits.n_tokens);
+    stretch s = {.view = view, .n = n, .x = kv_record(view, 0)};
+    s.x_stride = s.gate_stride = view->geometry->record_bytes / sizeof(float);
+    for (graph_id id = 1; id < g->n_values; id++) {
+        const graph_value *v = &g->values[id];
+        bool conv = v->op == GRAPH_CONV;
+        if ((!conv && v->op != GRAPH_GATED_DELTA) || v->i[0] != state_i) continue;
+        s.y = plan->values + plan->slots[id].offset;
+        if (conv) {
+            conv_stretch(&r, v, &s);
+            continue;
+        }
+        uint32_t x_cols = g->values[v->in[0]].cols;
+        s.decay = kv_record(view, 0) + x_cols;
+        s.rate = s.decay + g->values[v->in[1]].cols;
+        s.x = plan->values + plan->slots[v->in[0]].offset;
+        s.x_stride = x_cols;
+        delta_stretch(&r, v, &s);
+    }
+}
+
 static void run_value(const run_state *r, graph_id id)
 {
     const graph_value *v = &r->p->g->values[id];
@@ -532,6 +707,10 @@ static void run_value(const run_state *r, graph_id id)
         break;
     case GRAPH_EXPERTS:
         run_experts(r, v, data(r, id));
+        break;
+    case GRAPH_CONV:
+    case GRAPH_GATED_DELTA:
+        run_recurrent(r, v, data(r, id));
         break;
     case GRAPH_NONE:
     case GRAPH_WEIGHT:
@@ -594,5 +773,6 @@ const backend_api BACKEND_REF = {
     .plan_bytes = ref_plan_bytes,
     .run = ref_run,
     .wait = ref_wait,
+    .replay = ref_replay,
     .measure_read = ref_measure_read,
 };

@@ -153,6 +153,9 @@ static void print_kv(const inspection *x)
         printf("%-16s %14llu %26llu\n", x->codecs[i], (unsigned long long)x->kv[i].bytes_per_token,
                (unsigned long long)x->kv[i].bytes_fixed);
     }
+    if (x->n_codecs == 0 || x->kv[0].n_recurrent == 0) return;
+    printf("stored so in %u of %u layers, %u are recurrent: their states are f32 with any codec\n",
+           x->kv[0].n_encoded, x->s.info.n_layers, x->kv[0].n_recurrent);
 }
 
 static weft_status print_text(const inspection *x, const char *path, bool tensors, weft_error *err)
@@ -210,9 +213,12 @@ static void add_groups(const inspection *x, strbuf *out)
     }
     strbuf_add_text(out, "],\"kv\":[");
     for (uint32_t i = 0; i < x->n_codecs; i++) {
-        strbuf_printf(out, "%s{\"codec\":\"%s\",\"bytes_per_token\":%llu,\"bytes_fixed\":%llu}",
-                      i > 0 ? "," : "", x->codecs[i], (unsigned long long)x->kv[i].bytes_per_token,
-                      (unsigned long long)x->kv[i].bytes_fixed);
+        const weft_kv_info *kv = &x->kv[i];
+        strbuf_printf(out, "%s{\"codec\":\"%s\",\"bytes_per_token\":%llu,\"bytes_fixed\":%llu",
+                      i > 0 ? "," : "", x->codecs[i], (unsigned long long)kv->bytes_per_token,
+                      (unsigned long long)kv->bytes_fixed);
+        strbuf_printf(out, ",\"layers_encoded\":%u,\"layers_recurrent\":%u}", kv->n_encoded,
+                      kv->n_recurrent);
     }
     strbuf_add_char(out, ']');
 }
