@@ -75,7 +75,8 @@ typedef struct model_params {
     /* An embedding for each layer: its width, of all layers, its vocabulary. */
     uint32_t ple_dim, ple_all, n_ple_vocab;
     bool has_ple, has_moe;
-    uint32_t one; /* 1 */
+    uint32_t n_later; /* layers behind the last that a file may have, for drafting: left out */
+    uint32_t one;     /* 1 */
     rope_params ropes[MODEL_ROPES];
     uint32_t n_ropes;
 } model_params;
@@ -181,7 +182,6 @@ struct model_family {
     uint32_t n_slots;
     const char *const
         *drop; /* tensors to leave out: "*" at either end matches anything; NULL behind the last */
-    bool later_layers; /* files may have layers behind the last, for drafting: left out */
     /* Fills what follows from the parameters and refuses values it would compute wrongly. */
     weft_status (*derive)(model_params *p, const model_source *source, weft_error *err);
     void (*build)(model_build *b);
