@@ -267,7 +267,7 @@ static bool is_later(const binder *b, const char *name)
     size_t n = strlen(start);
     if (strncmp(name, start, n) != 0 || name[n] < '0' || name[n] > '9') return false;
     uint64_t layer = 0;
-    for (; name[n] >= '0' && name[n] <= '9' && layer < 2 * MODEL_LAYERS; n++)
+    for (; name[n] >= '0' && name[n] <= '9' && layer <= MODEL_MATRICES; n++)
         layer = layer * 10 + (uint64_t)(name[n] - '0');
     return layer >= p->n_layers && layer - p->n_layers < p->n_later;
 }
