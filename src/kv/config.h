@@ -27,8 +27,8 @@ weft_status kv_spec_parse(const char *text, const char *fallback, kv_spec *spec,
 void kv_spec_print(const kv_spec *spec, char *text, size_t capacity);
 
 /* UNSUPPORTED names a layer whose heads a codec cannot store, or a latent one, which has one record
- * for keys and values: turbo, and codecs that differ, are not for it; or a codec that no layer would
- * take: recurrent ones keep their own numbers. */
+ * for keys and values: turbo, and codecs that differ, are not for it; or a codec that no layer
+ * would take: recurrent ones keep their own numbers. */
 weft_status kv_spec_check(const kv_spec *spec, const kv_layer *layers, uint32_t n_layers,
                           weft_error *err);
 

@@ -273,19 +273,19 @@ static bool matches(const char *pattern, const char *name)
     return strcmp(pattern, name) == 0;
 }
 
-/* Whether a tensor belongs to a layer behind the last one. */
+/* Whether a tensor belongs to one of the layers behind the last one. */
 static bool is_later(const binder *b, const char *name)
 {
     char start[NAME_BYTES];
-    if (!b->m->family->later_layers) return false;
+    const model_params *p = &b->m->params;
     snprintf(start, sizeof start, "%s%s", b->source->is_gguf ? "blk." : b->root,
              b->source->is_gguf ? "" : "layers.");
     size_t n = strlen(start);
     if (strncmp(name, start, n) != 0 || name[n] < '0' || name[n] > '9') return false;
     uint64_t layer = 0;
-    for (; name[n] >= '0' && name[n] <= '9' && layer < MODEL_LAYERS; n++)
+    for (; name[n] >= '0' && name[n] <= '9' && layer <= MODEL_MATRICES; n++)
         layer = layer * 10 + (uint64_t)(name[n] - '0');
-    return layer >= b->m->params.n_layers;
+    return layer >= p->n_layers && layer - p->n_layers < p->n_later;
 }
 
 static weft_status check_leftovers(const binder *b, weft_error *err)

@@ -75,7 +75,8 @@ typedef struct model_params {
     /* An embedding for each layer: its width, of all layers, its vocabulary. */
     uint32_t ple_dim, ple_all, n_ple_vocab;
     bool has_ple, has_moe;
-    uint32_t one;                    /* 1 */
+    uint32_t n_later; /* layers behind the last that a file may have, for drafting: left out */
+    uint32_t one;     /* 1 */
     bool is_recurrent[MODEL_LAYERS]; /* layers with a state in place of keys and values */
     /* Of those: heads and their sizes; what a convolution adds up; its columns, those of values. */
     uint32_t n_delta_k_heads, n_delta_v_heads, delta_k_dim, delta_v_dim;
@@ -188,7 +189,6 @@ struct model_family {
     uint32_t n_slots;
     const char *const
         *drop; /* tensors to leave out: "*" at either end matches anything; NULL behind the last */
-    bool later_layers; /* files may have layers behind the last, for drafting: left out */
     /* Fills what follows from the parameters and refuses values it would compute wrongly. */
     weft_status (*derive)(model_params *p, const model_source *source, weft_error *err);
     void (*build)(model_build *b);

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fp.h"
+#include "base/rng.h"
 #include "models/model.h"
 #include "support/compare.h"
 #include "support/golden_copy.h"
@@ -134,6 +136,130 @@ static void test_every_form(void **state)
     golden_copy_close(&s);
 }
 
+/* ---- packed matrices ---- */
+
+/* As MLX packs them, 4 bits in groups of 32: n rows of cols columns, and what they stand for. */
+typedef struct packed {
+    file_bytes codes, scales, biases, decoded;
+    uint64_t n_rows, n_cols;
+} packed;
+
+static void packed_add(packed *p, uint64_t n_rows, uint64_t n_cols, uint64_t seed)
+{
+    p->n_rows += n_rows;
+    p->n_cols = n_cols;
+    for (uint64_t i = 0; i < n_rows * n_cols / 32; i++) {
+        float scale = fp_round_bf16(0.01F + 0.02F * (float)rng_unit(seed, 4 * i));
+        float bias = fp_round_bf16(-8.0F * scale * (float)rng_unit(seed, 4 * i + 1));
+        uint64_t words[2] = {rng_u64(seed, 4 * i + 2), rng_u64(seed, 4 * i + 3)};
+        uint16_t halves[2] = {fp_to_bf16(scale), fp_to_bf16(bias)};
+        file_bytes_add(&p->codes, words, sizeof words);
+        file_bytes_add(&p->scales, &halves[0], sizeof halves[0]);
+        file_bytes_add(&p->biases, &halves[1], sizeof halves[1]);
+        for (int k = 0; k < 32; k++) {
+            float value = (float)(words[k / 16] >> (4 * (k % 16)) & 15) * scale + bias;
+            file_bytes_add(&p->decoded, &value, sizeof value);
+        }
+    }
+}
+
+/* Packed, or decoded; of count matrices, or of one. */
+static void packed_write(packed *p, safetensors_builder *b, const char *module, bool decoded,
+                         uint64_t count)
+{
+    char name[160];
+    uint64_t dims[3] = {count, p->n_rows / count, p->n_cols};
+    const uint64_t *from = count == 1 ? dims + 1 : dims;
+    size_t n_dims = count == 1 ? 2 : 3;
+    snprintf(name, sizeof name, "%s.weight", module);
+    if (decoded) {
+        safetensors_add(b, name, "F32", from, n_dims, p->decoded.data, p->decoded.n_bytes);
+    } else {
+        dims[2] = p->n_cols / 8;
+        safetensors_add(b, name, "U32", from, n_dims, p->codes.data, p->codes.n_bytes);
+        dims[2] = p->n_cols / 32;
+        snprintf(name, sizeof name, "%s.scales", module);
+        safetensors_add(b, name, "BF16", from, n_dims, p->scales.data, p->scales.n_bytes);
+        snprintf(name, sizeof name, "%s.biases", module);
+        safetensors_add(b, name, "BF16", from, n_dims, p->biases.data, p->biases.n_bytes);
+    }
+    file_bytes_free(&p->codes);
+    file_bytes_free(&p->scales);
+    file_bytes_free(&p->biases);
+    file_bytes_free(&p->decoded);
+    *p = (packed){.n_rows = 0};
+}
+
+/* Experts and kv_b of all layers; stacked: one module for all experts. */
+static void add_packed(safetensors_builder *b, bool stacked, bool decoded)
+{
+    static const char *const NAMES[] = {"gate_proj", "up_proj", "down_proj"};
+    char module[128];
+    packed p = {.n_rows = 0};
+    for (int layer = 0; layer < LAYERS; layer++) {
+        uint64_t seed = 1000 * (uint64_t)layer;
+        snprintf(module, sizeof module, "model.layers.%d.self_attn.kv_b_proj", layer);
+        packed_add(&p, HEADS * (NOPE + VALUE), RANK, seed++);
+        packed_write(&p, b, module, decoded, 1);
+        for (int i = 0; i < 3 && layer > 0; i++) {
+            for (int e = 0; e < EXPERTS; e++) {
+                packed_add(&p, 64, 64, seed++);
+                if (stacked) continue;
+                snprintf(module, sizeof module, "model.layers.%d.mlp.experts.%d.%s", layer, e,
+                         NAMES[i]);
+                packed_write(&p, b, module, decoded, 1);
+            }
+            snprintf(module, sizeof module, "model.layers.%d.mlp.switch_mlp.%s", layer, NAMES[i]);
+            if (stacked) packed_write(&p, b, module, decoded, EXPERTS);
+        }
+    }
+}
+
+static run packed_answer(const golden_copy *s, bool stacked, bool decoded, weft_act act)
+{
+    test_folder folder;
+    safetensors_builder b;
+    test_folder_create(&folder);
+    safetensors_init(&b);
+    for (uint32_t i = 0; i < s->w->n_tensors; i++) {
+        const char *name = s->w->tensors[i].name;
+        bool other = strstr(name, ".experts.") != NULL || strstr(name, "kv_b_proj") != NULL;
+        if (!other) golden_add(&b, name, &s->w->tensors[i]);
+    }
+    add_packed(&b, stacked, decoded);
+    safetensors_write(&b, &folder, "model.safetensors");
+    safetensors_deinit(&b);
+    golden_write_config(s, &folder,
+                        (const char *const[2]){"\"vocab_size\"",
+                                               "\"quantization\": {\"group_size\": 32, "
+                                               "\"bits\": 4}, \"vocab_size\""});
+    run r = golden_answer(folder.path, act);
+    test_folder_remove(&folder);
+    return r;
+}
+
+/* Packed experts are the same bits stacked or apart, and what they stand for. */
+static void test_packed_matrices(void **state)
+{
+    (void)state;
+    golden_copy s;
+    golden_copy_open(&s, NAME);
+    for (int act = 0; act < 2; act++) {
+        weft_act as = act == 0 ? WEFT_ACT_F32 : WEFT_ACT_BF16;
+        run apart = packed_answer(&s, false, false, as);
+        run stacked = packed_answer(&s, true, false, as);
+        run decoded = packed_answer(&s, true, true, as);
+        run_assert_identical(&apart, &stacked, VOCAB);
+        double bound = as == WEFT_ACT_F32 ? 1e-5 : 0.02;
+        assert_true(compare_relative_rms(apart.prompt_logits, decoded.prompt_logits,
+                                         (size_t)PROMPT_ROWS * VOCAB) < bound);
+        run_free(&apart);
+        run_free(&stacked);
+        run_free(&decoded);
+    }
+    golden_copy_close(&s);
+}
+
 /* ---- what is refused, and what is left out ---- */
 
 static const struct {
@@ -144,7 +270,22 @@ static const struct {
     {NULL, NULL, {NULL, NULL}, WEFT_OK, ""},
     /* A layer for drafting. */
     {NULL, "model.layers.4.eh_proj.weight", {NULL, NULL}, WEFT_OK, ""},
-    {NULL, "model.layers.61.shared_head.norm.weight", {NULL, NULL}, WEFT_OK, ""},
+    {NULL,
+     "model.layers.5.eh_proj.weight",
+     {NULL, NULL},
+     WEFT_UNSUPPORTED,
+     "tensor 'model.layers.5.eh_proj.weight' has no place"},
+    {NULL,
+     "model.layers.4294967300.eh_proj.weight",
+     {NULL, NULL},
+     WEFT_UNSUPPORTED,
+     "tensor 'model.layers.4294967300.eh_proj.weight' has no place"},
+    /* Layers that the config does not know of are not for drafting. */
+    {NULL,
+     NULL,
+     {"\"num_hidden_layers\": 4", "\"num_hidden_layers\": 2"},
+     WEFT_UNSUPPORTED,
+     "has no place in architecture deepseek_v3"},
     {NULL,
      "model.layers.3.eh_proj.weight",
      {NULL, NULL},
@@ -319,9 +460,8 @@ static void test_latent_codecs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_form),
-        cmocka_unit_test(test_what_is_refused),
-        cmocka_unit_test(test_yarn_scale),
+        cmocka_unit_test(test_every_form),      cmocka_unit_test(test_packed_matrices),
+        cmocka_unit_test(test_what_is_refused), cmocka_unit_test(test_yarn_scale),
         cmocka_unit_test(test_latent_codecs),
     };
     return TEST_RUN("models/stacks", tests);

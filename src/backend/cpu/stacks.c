@@ -21,6 +21,19 @@ static const tensor *matrix(const cpu_run *r, graph_id stack, uint32_t i)
 
 /* ---- one matrix a head ----------------------------------------------------------------------- */
 
+/* Whether rows can be read where they lie; else they are decoded. */
+static bool lies_plain(const tensor *w)
+{
+    size_t size = w->encoding->id == ENCODING_ID_F32 ? sizeof(float) : sizeof(uint16_t);
+    return kernel_weights_of(w) == KERNEL_PLAIN && (uintptr_t)w->planes[0] % size == 0;
+}
+
+static kernel_values_fn *values_fn(const cpu_kernels *k, const tensor *w)
+{
+    if (w->encoding->id == ENCODING_ID_F16) return k->values_f16;
+    return w->encoding->id == ENCODING_ID_BF16 ? k->values_bf16 : k->values_f32;
+}
+
 /* The product with a matrix's transpose: x_k times row k is added for k ascending, by the loop that
  * adds values, so that the matrix is read as it lies, whatever its encoding, and an output has one
  * order. */
@@ -33,6 +46,11 @@ static void multiply_transposed(const cpu_run *r, const graph_value *v, uint32_t
     kernel_input x = cpu_input_at(r->b, &r->p->input, (size_t)head * n_tokens, n_in);
     float *y = cpu_data(r, (graph_id)(v - r->p->g->values)) + (size_t)head * n_out;
     for (uint32_t t = 0; t < n_tokens; t++) memset(y + (size_t)t * v->cols, 0, n_out * sizeof *y);
+    if (lies_plain(w)) {
+        kernel_values a = {x.f, n_in, n_tokens, w->planes[0], n_in, n_out, y, v->cols, n_out};
+        values_fn(&r->b->kernels, w)(&a);
+        return;
+    }
     for (uint32_t row = 0; row < n_in; row += KERNEL_ROWS) {
         uint32_t n = n_in - row < KERNEL_ROWS ? n_in - row : KERNEL_ROWS;
         for (uint32_t i = 0; i < n; i++)

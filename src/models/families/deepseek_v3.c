@@ -56,6 +56,7 @@ static const model_param PARAMS[] = {
     {"moe_intermediate_size", NULL, SHAPE(n_expert_ff), PARAM_U32, false, 1, 1 << 20, 0},
     {"first_k_dense_replace", NULL, SHAPE(n_dense_first), PARAM_U32, false, 0, MODEL_LAYERS, 0},
     {"routed_scaling_factor", NULL, SHAPE(route_scale), PARAM_F32, false, -1e6, 1e6, 1},
+    {"num_nextn_predict_layers", NULL, SHAPE(n_later), PARAM_U32, false, 0, MODEL_LAYERS, 0},
     {"norm_topk_prob", NULL, SHAPE(route_normalize), PARAM_BOOL, false, 0, 1, 1},
 };
 
@@ -283,7 +284,6 @@ const model_family MODEL_FAMILY_DEEPSEEK_V3 = {
     .slots = SLOTS,
     .n_slots = COUNT_OF(SLOTS),
     .drop = DROP,
-    .later_layers = true,
     .derive = derive,
     .build = build,
 };

@@ -481,13 +481,14 @@ static void build(model_build *b)
     part_head(b, x);
 }
 
-static const char *const HF_TYPES[] = {"gemma4_text", "gemma4", NULL};
+static const char *const HF_TYPES[] = {"gemma4_text", "gemma4", "gemma4_unified_text",
+                                       "gemma4_unified", NULL};
 static const char *const GGUF_TYPES[] = {NULL};
-static const char *const DROP[] = {"*.rotary_emb.inv_freq", "vision_tower.*",
-                                   "model.vision_tower.*",  "embed_vision.*",
-                                   "model.embed_vision.*",  "audio_tower.*",
-                                   "model.audio_tower.*",   "embed_audio.*",
-                                   "model.embed_audio.*",   NULL};
+static const char *const DROP[] = {
+    "*.rotary_emb.inv_freq",   "vision_tower.*", "model.vision_tower.*", "vision_embedder.*",
+    "model.vision_embedder.*", "embed_vision.*", "model.embed_vision.*", "audio_tower.*",
+    "model.audio_tower.*",     "embed_audio.*",  "model.embed_audio.*",  NULL,
+};
 
 const model_family MODEL_FAMILY_GEMMA4 = {
     .name = "gemma4",
