@@ -54,7 +54,10 @@ int main(int argc, char **argv)
         printf("weft %s\n", weft_version());
         return output_finish() ? EXIT_FINE : EXIT_FAILED;
     }
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0) return manual_print();
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
+        strcmp(argv[1], "help") == 0) {
+        return manual_print();
+    }
     if (strcmp(argv[1], "--help-markdown") == 0) return manual_print_markdown();
     report_note("there is no command '%s'; see weft --help", argv[1]);
     return EXIT_USAGE;

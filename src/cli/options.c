@@ -208,9 +208,10 @@ static weft_status take_operands(option_parse *p, int argc, char **argv, weft_er
 
 weft_status options_parse(option_parse *p, int argc, char **argv, weft_error *err)
 {
-    static const option_row HELP = {"help", OPTION_FLAG, 0, NULL, "", 0, 0, NULL};
+    static const option_row HELP[] = {{"help", OPTION_FLAG, 0, NULL, "", 0, 0, NULL},
+                                      {"h", OPTION_FLAG, 0, NULL, "", 0, 0, NULL}};
     option_index x = {.n_shorts = 1, .shorts = ":"};
-    index_row(&x, &HELP);
+    for (size_t i = 0; i < COUNT_OF(HELP); i++) index_row(&x, &HELP[i]);
     for (uint32_t i = 0; i < p->n_sets; i++) {
         for (size_t k = 0; k < p->sets[i].n_rows; k++) index_row(&x, &p->sets[i].rows[k]);
     }
@@ -223,7 +224,7 @@ weft_status options_parse(option_parse *p, int argc, char **argv, weft_error *er
         if (code == -1) return take_operands(p, argc, argv, err);
         if (code == '?' || code == ':') return refuse_word(&x, code, argv, err);
         const option_row *row = row_of(&x, code);
-        if (row == &HELP) {
+        if (row == &HELP[0] || row == &HELP[1]) {
             p->help = true;
             return WEFT_OK;
         }

@@ -91,6 +91,7 @@ class Usage(Case):
         for command in ("run", "tokenize", "inspect", "bench", "logits"):
             self.assertIn(f"  {command} ", text)
             self.assertIn(f"usage: weft {command} ", self.fine(command, "--help"))
+            self.assertEqual(self.fine(command, "-h"), self.fine(command, "--help"))
         for line in self.fine("run", "--help").split("\n"):
             self.assertLessEqual(len(line), 100)
 
