@@ -173,15 +173,14 @@ static bool is_table(size_t n_slots)
 static weft_status check_slots(const vocab_slot *slots, size_t n_slots, uint32_t n, size_t *n_keys,
                                weft_error *err)
 {
-    size_t n_used = 0;
-    size_t n_wrong = 0;
+    size_t n_free = 0;
+    size_t n_beyond = 0; /* the free ones, too: so there is nothing to branch on */
     for (size_t i = 0; i < n_slots; i++) {
-        bool used = slots[i].id != VOCAB_FREE;
-        n_used += used;
-        n_wrong += used & (slots[i].id >= n);
+        n_free += slots[i].id == VOCAB_FREE;
+        n_beyond += slots[i].id >= n;
     }
-    *n_keys = n_used;
-    if (!is_table(n_slots) || n_used > n_slots / 2 || n_wrong != 0)
+    *n_keys = n_slots - n_free;
+    if (!is_table(n_slots) || n_free < n_slots / 2 || n_beyond != n_free)
         return broken("its table of spellings is not one", err);
     return WEFT_OK;
 }
@@ -225,19 +224,18 @@ static weft_status restore_merges(const cache_tables *c, bpe *b, uint32_t n, wef
 {
     const pairs_slot *slots = (const pairs_slot *)(const void *)section(c, CACHE_PAIRS);
     size_t n_slots = count(c, CACHE_PAIRS, sizeof *slots);
-    size_t n_used = 0;
-    size_t n_wrong = 0;
+    size_t n_free = 0;
+    size_t n_beyond = 0; /* as above */
     for (size_t i = 0; i < n_slots; i++) {
-        pairs_slot slot = slots[i];
-        bool used = slot.key != PAIRS_FREE;
-        n_used += used;
-        n_wrong += used & ((slot.key >> 32 >= n) | ((uint32_t)slot.key >= n) | (slot.value >= n));
+        uint64_t key = slots[i].key;
+        n_free += key == PAIRS_FREE;
+        n_beyond += (key >> 32 >= n) | ((uint32_t)key >= n) | (slots[i].value >= n);
     }
-    if (!is_table(n_slots) || n_used > n_slots / 2 || n_wrong != 0)
+    if (!is_table(n_slots) || n_free < n_slots / 2 || n_beyond != n_free)
         return broken("its table of merges is not one", err);
     if (c->head->sizes[CACHE_JOINED] != sizeof b->joined)
         return broken("a section has another size", err);
-    pairs_borrow(&b->merges, slots, n_slots, n_used);
+    pairs_borrow(&b->merges, slots, n_slots, n_slots - n_free);
     memcpy(b->joined, section(c, CACHE_JOINED), sizeof b->joined);
     b->parts = c->head->parts != 0;
     b->restored = true;

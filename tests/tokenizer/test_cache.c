@@ -545,6 +545,60 @@ static void test_full(void **state)
     sample_free(&s);
 }
 
+/* A file whose JSON still lists the added tokens, which its tables have as well. */
+static void test_listed_twice(void **state)
+{
+    (void)state;
+    env world = {mem_system(), io_system(), NULL};
+    cache_key key = {1, {2, 3}};
+    str source = str_of(SMALL[0]);
+    json_cut cut;
+    tokenizer *t = NULL;
+    tokenizer *again = NULL;
+    unsigned char *data;
+    size_t n;
+    weft_error err = {WEFT_OK, ""};
+    assert_ok(tokenizer_parse(&world, source.ptr, source.len, &t, &err), &err);
+    assert_ok(json_cut_init(&cut, mem_system(), source, &err), &err);
+    for (int twice = 0; twice < 2; twice++) {
+        if (twice) cut.added.len = 0;
+        assert_ok(cache_build(mem_system(), &key, t, &cut, source, &data, &n, &err), &err);
+        assert_int_equal(twice ? WEFT_FORMAT : WEFT_OK, load(data, n, &key, &again));
+        mem_free(mem_system(), data, n);
+        tokenizer_destroy(again);
+    }
+    json_cut_deinit(&cut);
+    tokenizer_destroy(t);
+}
+
+/* Tables that are borrowed are copied when something is put into them. */
+static void test_put(void **state)
+{
+    (void)state;
+    place p;
+    weft_error err = {WEFT_OK, ""};
+    place_create(&p, SMALL[0], strlen(SMALL[0]));
+    tokenizer_destroy(open_expecting(&p, true, false));
+    tokenizer *t = open_expecting(&p, true, true);
+    pairs *merges = &t->model.bpe.merges;
+    uint32_t value = pairs_get(merges, pairs_key(0, 1))->value;
+    assert_null(merges->own);
+    assert_null(t->vocab.own);
+    for (int32_t i = 0; i < 200; i++) {
+        char text[16];
+        snprintf(text, sizeof text, "new%d", i);
+        assert_ok(vocab_put(&t->vocab, 100 + i, str_of(text), VOCAB_MODEL, &err), &err);
+        assert_ok(pairs_put(merges, pairs_key(7, (uint32_t)i), 4, 9, &err), &err);
+        assert_int_equal(tokenizer_find(t, str_of(text)), 100 + i);
+    }
+    assert_int_equal(tokenizer_find(t, str_of("abcd")), 9);
+    assert_int_equal(tokenizer_find(t, str_of("new0")), 100);
+    assert_int_equal(pairs_get(merges, pairs_key(0, 1))->value, value);
+    assert_int_equal(pairs_get(merges, pairs_key(7, 0))->value, 4);
+    tokenizer_destroy(t);
+    place_remove(&p);
+}
+
 /* A bad file is replaced. */
 static void test_replaced(void **state)
 {
@@ -670,11 +724,12 @@ static void test_at_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_small),    cmocka_unit_test(test_fixtures),
-        cmocka_unit_test(test_places),   cmocka_unit_test(test_nowhere),
-        cmocka_unit_test(test_cut),      cmocka_unit_test(test_head),
-        cmocka_unit_test(test_flipped),  cmocka_unit_test(test_full),
-        cmocka_unit_test(test_replaced), cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_small),        cmocka_unit_test(test_fixtures),
+        cmocka_unit_test(test_places),       cmocka_unit_test(test_nowhere),
+        cmocka_unit_test(test_cut),          cmocka_unit_test(test_head),
+        cmocka_unit_test(test_flipped),      cmocka_unit_test(test_full),
+        cmocka_unit_test(test_replaced),     cmocka_unit_test(test_put),
+        cmocka_unit_test(test_listed_twice), cmocka_unit_test(test_faults),
         cmocka_unit_test(test_at_once),
     };
     return TEST_RUN("tokenizer/cache", tests);
