@@ -91,6 +91,10 @@ typedef struct weft_model_options {
     uint32_t struct_size;
     const weft_allocator *allocator; /* NULL: malloc; borrowed until the model is closed */
     const weft_log *log;             /* NULL: silent; borrowed until the model is closed */
+    /* A folder for what a long tokenizer.json was turned into, so that it opens at once the next
+     * time; NULL: none. Only the owner should be able to write to it. What cannot be read or
+     * written there is no failure. */
+    const char *cache_dir;
 } weft_model_options;
 
 /* path: a folder with config.json and *.safetensors, or a .gguf file. options may be NULL. */

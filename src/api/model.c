@@ -11,9 +11,11 @@ static bool is_fatal(weft_status status)
     return status == WEFT_NOMEM || status == WEFT_IO;
 }
 
-static weft_status open_text(weft_model *m, weft_error *err)
+static weft_status open_text(weft_model *m, const char *cache_dir, weft_error *err)
 {
-    weft_status status = tokenizer_open(m->model->weights, &m->tokenizer, &m->tokenizer_error);
+    tokenizer_cache cache = {cache_dir, TOKENIZER_CACHED_BYTES};
+    weft_status status =
+        tokenizer_open(m->model->weights, &cache, &m->tokenizer, &m->tokenizer_error);
     if (is_fatal(status)) return err_set(err, status, "%s", m->tokenizer_error.message);
     if (status == WEFT_OK && m->tokenizer == NULL) {
         err_set(&m->tokenizer_error, WEFT_UNSUPPORTED, "the model has no tokenizer");
@@ -37,7 +39,7 @@ static weft_status open_with(const weft_model_options *options, const io *files,
     if (options->log != NULL) m->log = *options->log;
     m->env = (env){&m->allocator, files, options->log != NULL ? &m->log : NULL};
     weft_status status = llm_open(&m->env, path, &m->model, err);
-    if (status == WEFT_OK) status = open_text(m, err);
+    if (status == WEFT_OK) status = open_text(m, options->cache_dir, err);
     if (status == WEFT_OK) {
         weights_drop_config(m->model->weights);
         *out = m;

@@ -10,6 +10,12 @@ uint64_t hash_xx64(const void *data, size_t n_bytes, uint64_t seed)
     return XXH64(data, n_bytes, seed);
 }
 
+hash128 hash_xx128(const void *data, size_t n_bytes, uint64_t seed)
+{
+    XXH128_hash_t hash = XXH3_128bits_withSeed(data, n_bytes, seed);
+    return (hash128){hash.low64, hash.high64};
+}
+
 weft_status hash_sha256(const void *data, size_t n_bytes, unsigned char digest[32], weft_error *err)
 {
     unsigned int n_digest = 0;

@@ -10,7 +10,7 @@ static uint32_t take_sets(const command *c, option_set sets[OPTION_SETS])
 {
     uint32_t n = 0;
     sets[n++] = (option_set){c->options, c->n_options};
-    for (uint32_t set = SESSION_ENGINE; set <= SESSION_CONTEXT; set <<= 1) {
+    for (uint32_t set = SESSION_ENGINE; set <= SESSION_LAST; set <<= 1) {
         if ((c->session_sets & set) != 0) sets[n++] = session_options(set);
     }
     return n;

@@ -28,6 +28,19 @@ static const char COMMON_OPENING[] =
     "| option | |\n"
     "|---|---|\n";
 
+static const char ALL_OPENING[] =
+    "\n"
+    "## Options of all commands\n"
+    "\n"
+    "A `tokenizer.json` of more than a megabyte is read once: the tables that it is turned into "
+    "are\n"
+    "kept in `$XDG_CACHE_HOME/weft`, or `~/.cache/weft`, and opened from there the next time. "
+    "What is\n"
+    "there may be deleted at any time.\n"
+    "\n"
+    "| option | |\n"
+    "|---|---|\n";
+
 static int give(strbuf *out)
 {
     if (out->status != WEFT_OK) {
@@ -57,7 +70,7 @@ int manual_print(void)
 static void print_sets(const command *c, bool markdown, strbuf *out)
 {
     options_print(c->options, c->n_options, markdown, out);
-    for (uint32_t set = SESSION_ENGINE; set <= SESSION_CONTEXT && !markdown; set <<= 1) {
+    for (uint32_t set = SESSION_ENGINE; set <= SESSION_LAST && !markdown; set <<= 1) {
         option_set options = session_options(set);
         if ((c->session_sets & set) != 0)
             options_print(options.rows, options.n_rows, markdown, out);
@@ -94,5 +107,8 @@ int manual_print_markdown(void)
         option_set options = session_options(set);
         options_print(options.rows, options.n_rows, true, &out);
     }
+    option_set all = session_options(SESSION_OPEN);
+    strbuf_add_text(&out, ALL_OPENING);
+    options_print(all.rows, all.n_rows, true, &out);
     return give(&out);
 }

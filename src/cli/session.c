@@ -6,6 +6,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "cli/cache.h"
 
 #define AT(field) offsetof(session_values, field)
 
@@ -39,8 +40,16 @@ static const option_row CONTEXT_ROWS[] = {
      1, 1 << 30, NULL},
 };
 
+static const option_row OPEN_ROWS[] = {
+    {"no-cache", OPTION_FLAG, AT(no_cache), NULL,
+     "neither reads nor writes what is kept of long tokenizers in $XDG_CACHE_HOME/weft or "
+     "~/.cache/weft",
+     0, 0, NULL},
+};
+
 option_set session_options(uint32_t set)
 {
+    if (set == SESSION_OPEN) return (option_set){OPEN_ROWS, COUNT_OF(OPEN_ROWS)};
     if (set == SESSION_ENGINE) return (option_set){ENGINE_ROWS, COUNT_OF(ENGINE_ROWS)};
     return (option_set){CONTEXT_ROWS, COUNT_OF(CONTEXT_ROWS)};
 }
@@ -53,12 +62,15 @@ static void log_line(void *user, weft_log_level level, const char *message)
     if (level == WEFT_LOG_WARN) report_note("%s", message);
 }
 
-weft_status session_open_model(session *s, const char *path, weft_error *err)
+weft_status session_open_model(session *s, const session_values *values, const char *path,
+                               weft_error *err)
 {
+    char folder[CACHE_FOLDER_BYTES];
     uint64_t start = clock_now_ns();
     progress p = {.shown = false};
     weft_log sink = {&p, log_line};
     weft_model_options options = {.struct_size = sizeof options, .log = &sink};
+    if (!values->no_cache && cache_folder(path, folder)) options.cache_dir = folder;
     progress_show(&p, "loading %s", path);
     weft_status status = weft_model_open(path, &options, &s->model, err);
     progress_clear(&p);

@@ -5,12 +5,13 @@
 #include "cli/options.h"
 #include "cli/terminal.h"
 
-/* What every command that computes is told; 0 and NULL leave it to the library. */
+/* What commands that open a model are told; 0 and NULL leave it to the library. */
 typedef struct session_values {
     uint32_t threads;
     uint32_t context;
     uint64_t memory;
     const char *backend, *isa, *act, *kv;
+    bool no_cache;
 } session_values;
 
 #define SESSION_DEFAULTS                                                                           \
@@ -20,7 +21,9 @@ typedef struct session_values {
 
 enum {
     SESSION_ENGINE = 1, /* threads, backend, isa, act, kv, memory */
-    SESSION_CONTEXT = 2
+    SESSION_CONTEXT = 2,
+    SESSION_OPEN = 4, /* no-cache: every command that opens a model */
+    SESSION_LAST = SESSION_OPEN
 };
 
 /* The options of one of the tables; offsets count from a session_values. */
@@ -42,7 +45,8 @@ typedef struct session_plan {
 
 /* Shows progress on a terminal. A failure to open the engine for what the options say is
  * ARGUMENT. */
-weft_status session_open_model(session *s, const char *path, weft_error *err);
+weft_status session_open_model(session *s, const session_values *values, const char *path,
+                               weft_error *err);
 weft_status session_open_engine(session *s, const session_values *values, const session_plan *plan,
                                 weft_error *err);
 void session_close(session *s);

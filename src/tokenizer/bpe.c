@@ -135,7 +135,7 @@ static bool find_joined(bpe *b)
 static void forbid_specials(bpe *b)
 {
     for (size_t i = 0; i < b->merges.n_slots; i++) {
-        pairs_slot *slot = &b->merges.slots[i];
+        pairs_slot *slot = &b->merges.own[i];
         if (slot->key == PAIRS_FREE) continue;
         const vocab_entry *entry = vocab_get(b->vocab, (int32_t)slot->value);
         if ((entry->flags & VOCAB_SPECIAL) != 0) slot->rank = (uint32_t)NO_RANK;
@@ -145,14 +145,14 @@ static void forbid_specials(bpe *b)
 void bpe_finish(bpe *b, bool bytes)
 {
     b->bytes = bytes;
-    forbid_specials(b);
+    if (!b->restored) forbid_specials(b);
     for (uint32_t i = 0; i < 256; i++) {
         char text[4];
         size_t n = utf8_encode(bytes ? bytelevel_char((uint8_t)i) : i, text);
         b->byte_ids[i] = vocab_find_model(b->vocab, (str){text, n});
     }
     if (b->byte_fallback) vocab_byte_ids(b->vocab, b->fallback_ids);
-    b->parts = find_joined(b);
+    if (!b->restored) b->parts = find_joined(b);
 }
 
 void bpe_scratch_init(bpe_scratch *s, const weft_allocator *allocator)

@@ -17,7 +17,8 @@ typedef struct bpe {
     bool byte_fallback;        /* a character that the vocabulary lacks becomes its bytes */
     bool whole_words;          /* a word in the vocabulary is taken without merging */
     bool fuse_unknown;
-    bool parts;              /* a word may be cut by the table below */
+    bool restored;           /* merges and the table below came as they are when finished */
+    bool parts;              /* a word may be cut by that table */
     int32_t unknown;         /* -1: symbols that the vocabulary lacks are dropped */
     str prefix;              /* before each character of a word but the first; borrowed */
     str suffix;              /* behind the last character of a word; borrowed */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "tokenizer/cache.h"
 #include "tokenizer/load_json.h"
 
 /* The model of the file, and the lists that were cut out of it. */
@@ -141,6 +142,10 @@ static weft_status find_unknown(const tokenizer *t, const model_source *source, 
                                 weft_error *err)
 {
     str unknown;
+    if (source->cut->cached != NULL) {
+        *id = cache_unknown(source->cut->cached);
+        return WEFT_OK;
+    }
     weft_status status = json_read_text(source->json, "unk_token", &unknown, err);
     if (status == WEFT_OK && unknown.len != 0) *id = vocab_find(&t->vocab, unknown);
     return status;
@@ -150,6 +155,7 @@ static weft_status reserve_and_read(tokenizer *t, model_kind kind, const model_s
                                     size_t n_added, size_t n_merges, weft_error *err)
 {
     const json_cut *cut = source->cut;
+    if (cut->cached != NULL) return cache_restore_model(cut->cached, t, kind, err);
     weft_status status = expect_list(cut->vocab, JSON_KIND_OBJECT, json_get(source->json, "vocab"),
                                      "'vocab' of the model", err);
     if (status != WEFT_OK) return status;
@@ -167,13 +173,16 @@ static weft_status read_bpe(tokenizer *t, const model_source *source, size_t n_a
         return err_set(err, WEFT_UNSUPPORTED, "tokenizer: 'dropout' of the model is not supported");
     if (n_merges > TOKENIZER_FILE_BYTES)
         return err_set(err, WEFT_LIMIT, "tokenizer: %zu merges are too many", n_merges);
-    weft_status status = expect_list(source->cut->merges, JSON_KIND_ARRAY, json_get(root, "merges"),
-                                     "'merges' of the model", err);
+    weft_status status = WEFT_OK;
+    if (source->cut->cached == NULL) {
+        status = expect_list(source->cut->merges, JSON_KIND_ARRAY, json_get(root, "merges"),
+                             "'merges' of the model", err);
+    }
     if (status == WEFT_OK) status = reserve_and_read(t, MODEL_BPE, source, n_added, n_merges, err);
     if (status == WEFT_OK)
         status = keep_text(t, source, "continuing_subword_prefix", &b->prefix, err);
     if (status == WEFT_OK) status = keep_text(t, source, "end_of_word_suffix", &b->suffix, err);
-    if (status == WEFT_OK) status = read_merges(t, source, err);
+    if (status == WEFT_OK && source->cut->cached == NULL) status = read_merges(t, source, err);
     if (status != WEFT_OK) return status;
     b->byte_fallback = json_bool(json_get(root, "byte_fallback"), false);
     b->whole_words = json_bool(json_get(root, "ignore_merges"), false);
@@ -252,6 +261,18 @@ static weft_status read_pieces(tokenizer *t, const model_source *source, weft_er
     return status;
 }
 
+static weft_status reserve_and_read_pieces(tokenizer *t, const model_source *source, size_t n_added,
+                                           weft_error *err)
+{
+    const json_cut *cut = source->cut;
+    if (cut->cached != NULL) return cache_restore_model(cut->cached, t, MODEL_UNIGRAM, err);
+    weft_status status = expect_list(cut->vocab, JSON_KIND_ARRAY, json_get(source->json, "vocab"),
+                                     "'vocab' of the model", err);
+    if (status == WEFT_OK)
+        status = pipeline_reserve(t, MODEL_UNIGRAM, cut->n_vocab + n_added, 0, err);
+    return status == WEFT_OK ? read_pieces(t, source, err) : status;
+}
+
 static weft_status read_unigram(tokenizer *t, const model_source *source, size_t n_added,
                                 weft_error *err)
 {
@@ -259,10 +280,7 @@ static weft_status read_unigram(tokenizer *t, const model_source *source, size_t
     unigram *u = &t->model.unigram;
     size_t n = source->cut->n_vocab;
     int64_t unknown = json_int(json_get(root, "unk_id"), -1);
-    weft_status status = expect_list(source->cut->vocab, JSON_KIND_ARRAY, json_get(root, "vocab"),
-                                     "'vocab' of the model", err);
-    if (status == WEFT_OK) status = pipeline_reserve(t, MODEL_UNIGRAM, n + n_added, 0, err);
-    if (status == WEFT_OK) status = read_pieces(t, source, err);
+    weft_status status = reserve_and_read_pieces(t, source, n_added, err);
     if (status != WEFT_OK) return status;
     if (unknown >= (int64_t)n) {
         return err_set(err, WEFT_FORMAT, "tokenizer: 'unk_id' %lld is not below %zu",

@@ -4,6 +4,7 @@
  * Source: the serialized form of tokenizers 0.23, and what it does with it. */
 #include "tokenizer/load_json.h"
 
+#include "tokenizer/cache.h"
 #include "tokenizer/load_sp.h"
 
 /* ---- what the readers share ---- */
@@ -110,6 +111,7 @@ weft_status load_json(tokenizer *t, const json *root, const json_cut *cut, weft_
         status = json_read_model(t, json_get(root, "model"), cut, json_length(list), err);
     if (status == WEFT_OK) status = json_read_normalizer(t, json_get(root, "normalizer"), err);
     if (status == WEFT_OK) status = read_added(t, list, err);
+    if (status == WEFT_OK && cut->cached != NULL) status = cache_restore_added(cut->cached, t, err);
     if (status == WEFT_OK)
         status = json_read_pre_tokenizer(t, json_get(root, "pre_tokenizer"), err);
     if (status == WEFT_OK)

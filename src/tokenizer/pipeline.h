@@ -33,6 +33,9 @@ struct tokenizer {
     decoder decoder;
     int32_t bos; /* -1: none */
     int32_t eos;
+    bool restored;   /* the vocabulary came with what its tokens stand for */
+    const io *files; /* borrowed; of the map */
+    io_map map;      /* what tables are borrowed from */
 };
 
 /* An empty tokenizer; to be destroyed also when this fails. */

@@ -5,6 +5,7 @@
 
 #include "base/assert.h"
 #include "base/utf8.h"
+#include "tokenizer/cache.h"
 #include "tokenizer/load_sp.h"
 #include "tokenizer/pipeline.h"
 #include "tokenizer/token_list.h"
@@ -74,7 +75,7 @@ weft_status pipeline_finish(tokenizer *t, weft_error *err)
     strbuf word;
     decoder_scratch_init(&scratch, t->allocator);
     strbuf_init(&word, t->allocator, 0);
-    for (uint32_t id = 0; id < t->vocab.n && status == WEFT_OK; id++) {
+    for (uint32_t id = 0; id < t->vocab.n && !t->restored && status == WEFT_OK; id++) {
         if (t->vocab.entries[id].flags != 0)
             status = fill_bytes(t, (int32_t)id, &scratch, &word, err);
     }
@@ -93,11 +94,13 @@ void tokenizer_destroy(tokenizer *t)
     added_deinit(&t->added_normalized);
     added_deinit(&t->added);
     vocab_deinit(&t->vocab);
+    if (t->map.data != NULL) t->files->unmap(t->files, &t->map);
     mem_free(t->allocator, t, sizeof *t);
 }
 
-weft_status tokenizer_parse(const env *environment, const char *json_text, size_t n_bytes,
-                            tokenizer **out, weft_error *err)
+/* place: where its cache goes; NULL: none is written. */
+static weft_status parse(const env *environment, const char *json_text, size_t n_bytes,
+                         const cache_place *place, tokenizer **out, weft_error *err)
 {
     *out = NULL;
     if (n_bytes > TOKENIZER_FILE_BYTES) {
@@ -116,6 +119,8 @@ weft_status tokenizer_parse(const env *environment, const char *json_text, size_
         status = pipeline_create(environment->allocator, &t, err);
     }
     if (status == WEFT_OK) status = load_json(t, doc.root, &cut, err);
+    if (status == WEFT_OK && place != NULL)
+        cache_save(environment, place, t, &cut, (str){json_text, n_bytes});
     json_doc_free(&doc);
     json_cut_deinit(&cut);
     if (status != WEFT_OK) {
@@ -124,6 +129,12 @@ weft_status tokenizer_parse(const env *environment, const char *json_text, size_
     }
     *out = t;
     return WEFT_OK;
+}
+
+weft_status tokenizer_parse(const env *environment, const char *json_text, size_t n_bytes,
+                            tokenizer **out, weft_error *err)
+{
+    return parse(environment, json_text, n_bytes, NULL, out, err);
 }
 
 /* ---- opening ---- */
@@ -211,19 +222,35 @@ static weft_status open_other(const weights *w, const json *config, tokenizer **
     return WEFT_OK;
 }
 
-static weft_status open_folder(const weights *w, tokenizer **out, weft_error *err)
+/* *t stays NULL when it is not there. */
+static weft_status open_json(const weights *w, const tokenizer_cache *cache, tokenizer **t,
+                             weft_error *err)
 {
+    static const char NAME[] = "tokenizer.json";
+    char path[WEIGHTS_PATH_BYTES];
+    cache_place place;
+    bool caches = cache != NULL && cache->folder != NULL && w->format->is_folder &&
+                  weights_sibling(w, NAME, path, sizeof path, NULL) == WEFT_OK;
+    if (caches && cache_find(&w->env, cache, path, t)) return WEFT_OK;
     sibling file;
+    weft_status status = sibling_read(&file, w, NAME, err);
+    if (status != WEFT_OK || file.text == NULL) return status;
+    caches = caches && file.n_bytes >= cache->least_bytes &&
+             cache_place_of(cache, path, (str){file.text, file.n_bytes}, &place);
+    status = parse(&w->env, file.text, file.n_bytes, caches ? &place : NULL, t, err);
+    sibling_free(&file);
+    return status;
+}
+
+static weft_status open_folder(const weights *w, const tokenizer_cache *cache, tokenizer **out,
+                               weft_error *err)
+{
     json_doc config;
     tokenizer *t = NULL;
-    weft_status status = sibling_read(&file, w, "tokenizer.json", err);
-    if (status != WEFT_OK) return status;
-    if (file.text != NULL) status = tokenizer_parse(&w->env, file.text, file.n_bytes, &t, err);
-    bool found = file.text != NULL;
-    sibling_free(&file);
+    weft_status status = open_json(w, cache, &t, err);
     if (status != WEFT_OK) return status;
     status = open_config(w, &config, err);
-    if (status == WEFT_OK && !found) status = open_other(w, config.root, &t, err);
+    if (status == WEFT_OK && t == NULL) status = open_other(w, config.root, &t, err);
     if (status == WEFT_OK && t != NULL && config.root != NULL)
         status = load_json_config(t, config.root, err);
     json_doc_free(&config);
@@ -249,11 +276,12 @@ static weft_status open_gguf(const weights *w, tokenizer **out, weft_error *err)
     return WEFT_OK;
 }
 
-weft_status tokenizer_open(const weights *w, tokenizer **out, weft_error *err)
+weft_status tokenizer_open(const weights *w, const tokenizer_cache *cache, tokenizer **out,
+                           weft_error *err)
 {
     *out = NULL;
     if (w->metadata != NULL) return open_gguf(w, out, err);
-    return open_folder(w, out, err);
+    return open_folder(w, cache, out, err);
 }
 
 /* ---- encoding ---- */

@@ -17,13 +17,22 @@ enum {
     TOKENIZER_TEXT_BYTES = 256 << 20, /* largest text */
     TOKENIZER_FILE_BYTES = 256 << 20, /* largest tokenizer.json */
     TOKENIZER_VOCAB = 4 << 20,
+    TOKENIZER_CACHED_BYTES = 1 << 20, /* smallest tokenizer.json that is worth a cache */
 };
+
+/* Where the finished tables of a tokenizer.json are kept, so that it need not be read again. */
+typedef struct tokenizer_cache {
+    const char *folder; /* NULL: nowhere */
+    size_t least_bytes; /* of a tokenizer.json; a smaller one has none */
+} tokenizer_cache;
 
 /* From tokenizer.json of a folder, else from its tokenizer.model or vocabulary of tiktoken (and
  * tokenizer_config.json beside them for bos and eos and, with the latter two, for added tokens), or
  * from the tokenizer.ggml.* metadata of a GGUF file. *out is NULL with OK when the checkpoint has
- * none. An unknown kind of any stage is UNSUPPORTED and names it. */
-weft_status tokenizer_open(const weights *w, tokenizer **out, weft_error *err);
+ * none. An unknown kind of any stage is UNSUPPORTED and names it. cache may be NULL; that it cannot
+ * be read or written is no failure. */
+weft_status tokenizer_open(const weights *w, const tokenizer_cache *cache, tokenizer **out,
+                           weft_error *err);
 
 /* From the text of a tokenizer.json; what the fuzzer drives. */
 weft_status tokenizer_parse(const env *env, const char *json_text, size_t n_bytes, tokenizer **out,

@@ -39,11 +39,11 @@ weft_status trie_put(trie *t, str text, uint32_t number, bool *is_new, weft_erro
         node = t->n_nodes++;
     }
     if (text.len == 0) return WEFT_OK;
-    pairs_slot *last = pairs_slot_of(&t->children, key);
+    const pairs_slot *last = pairs_get(&t->children, key);
     if (last->rank != 0) return WEFT_OK;
-    last->rank = number + 1;
-    *is_new = true;
-    return WEFT_OK;
+    weft_status status = pairs_put(&t->children, key, last->value, number + 1, err);
+    *is_new = status == WEFT_OK;
+    return status;
 }
 
 size_t trie_longest(const trie *t, uint32_t node, str bytes, uint32_t *number)

@@ -48,6 +48,7 @@ weft_status unigram_finish(unigram *u, weft_error *err)
 {
     weft_status status = WEFT_OK;
     if (u->byte_fallback) vocab_byte_ids(u->vocab, u->fallback_ids);
+    if (u->restored) return WEFT_OK;
     for (uint32_t id = 0; id < u->vocab->n && id < u->capacity && status == WEFT_OK; id++) {
         const vocab_entry *entry = &u->vocab->entries[id];
         str text = {entry->text, entry->text_len};

@@ -13,6 +13,7 @@ typedef struct unigram {
     double *scores;                  /* [capacity], by id; NaN: not found in texts */
     size_t capacity;
     double lowest;
+    bool restored;      /* the trie and the scores came as they are when finished */
     bool single;        /* sums are rounded to floats */
     bool byte_fallback; /* what is unknown becomes its bytes */
     int32_t fallback_ids[256];

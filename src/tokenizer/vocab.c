@@ -3,9 +3,89 @@
 
 #include <string.h>
 
+#include "base/clock.h"
+#include "base/hash.h"
 #include "tokenizer/tokenizer.h"
 
 enum { GAP = 1 << 16 }; /* ids that a small vocabulary may skip */
+
+/* ---- spellings ---- */
+
+static weft_status allocate(vocab *v, size_t n_slots, weft_error *err)
+{
+    size_t bytes;
+    vocab_slot *slots = NULL;
+    if (size_mul(n_slots, sizeof *slots, &bytes)) slots = mem_alloc(v->allocator, bytes);
+    if (slots == NULL)
+        return err_set(err, WEFT_NOMEM, "out of memory for a table of %zu spellings", n_slots);
+    memset(slots, 0xff, bytes);
+    v->own = slots;
+    v->slots = slots;
+    v->n_slots = n_slots;
+    return WEFT_OK;
+}
+
+static void free_slots(vocab *v)
+{
+    mem_free(v->allocator, v->own, v->n_slots * sizeof *v->own);
+    v->own = NULL;
+    v->slots = NULL;
+    v->n_slots = 0;
+    v->n_keys = 0;
+}
+
+/* Which slot the text has, or the free one where it would stand. */
+static size_t place(const vocab *v, str text, uint64_t hash)
+{
+    size_t mask = v->n_slots - 1;
+    uint32_t tag = (uint32_t)(hash >> 32);
+    for (size_t i = (size_t)hash & mask;; i = (i + 1) & mask) {
+        vocab_slot slot = v->slots[i];
+        if (slot.id == VOCAB_FREE) return i;
+        if (slot.tag != tag) continue;
+        const vocab_entry *entry = &v->entries[slot.id];
+        if (str_equal((str){entry->text, entry->text_len}, text)) return i;
+    }
+}
+
+static uint64_t hash_of(const vocab *v, str text)
+{
+    return hash_xx64(text.ptr, text.len, v->seed);
+}
+
+/* Also for slots that are borrowed. */
+static weft_status grow(vocab *v, weft_error *err)
+{
+    vocab old = *v;
+    weft_status status = allocate(v, old.n_slots * 2, err);
+    if (status != WEFT_OK) return status;
+    for (size_t i = 0; i < old.n_slots; i++) {
+        if (old.slots[i].id == VOCAB_FREE) continue;
+        const vocab_entry *entry = &old.entries[old.slots[i].id];
+        str text = {entry->text, entry->text_len};
+        v->own[place(v, text, hash_of(v, text))] = old.slots[i];
+    }
+    mem_free(old.allocator, old.own, old.n_slots * sizeof *old.own);
+    return WEFT_OK;
+}
+
+/* The entry of id has the text already, or is about to. */
+static weft_status put_spelling(vocab *v, str text, uint32_t id, weft_error *err)
+{
+    uint64_t hash = hash_of(v, text);
+    size_t at = place(v, text, hash);
+    bool is_new = v->slots[at].id == VOCAB_FREE;
+    if (v->own == NULL || (is_new && (v->n_keys + 1) * 2 > v->n_slots)) {
+        weft_status status = grow(v, err);
+        if (status != WEFT_OK) return status;
+        at = place(v, text, hash);
+    }
+    if (is_new) v->n_keys++;
+    v->own[at] = (vocab_slot){(uint32_t)(hash >> 32), id};
+    return WEFT_OK;
+}
+
+/* ---- making ---- */
 
 weft_status vocab_init(vocab *v, const weft_allocator *allocator, size_t n_tokens, weft_error *err)
 {
@@ -17,16 +97,43 @@ weft_status vocab_init(vocab *v, const weft_allocator *allocator, size_t n_token
     }
     size_t limit = n_tokens * 4 + GAP;
     v->limit = limit > TOKENIZER_VOCAB ? TOKENIZER_VOCAB : (uint32_t)limit;
-    return map_init(&v->by_text, allocator, n_tokens, err);
+    /* Nothing is enumerated in the order of the slots, so the seed shows nowhere. */
+    v->seed = clock_now_ns() ^ ((uint64_t)(uintptr_t)v << 16);
+    size_t n_slots = 16;
+    while (n_slots < n_tokens * 2) n_slots *= 2;
+    return allocate(v, n_slots, err);
 }
 
 void vocab_deinit(vocab *v)
 {
     if (v->allocator == NULL) return;
     mem_free(v->allocator, v->entries, v->capacity * sizeof *v->entries);
-    map_deinit(&v->by_text);
+    free_slots(v);
     arena_deinit(&v->arena);
     *v = (vocab){0};
+}
+
+weft_status vocab_restore(vocab *v, uint32_t n, const vocab_slot *slots, size_t n_slots,
+                          size_t n_keys, uint64_t seed, weft_error *err)
+{
+    vocab_entry *entries = mem_alloc(v->allocator, n * sizeof *entries);
+    if (entries == NULL && n != 0)
+        return err_set(err, WEFT_NOMEM, "out of memory for %u tokens", n);
+    mem_free(v->allocator, v->entries, v->capacity * sizeof *v->entries);
+    free_slots(v);
+    v->entries = entries;
+    v->n = n;
+    v->capacity = n;
+    v->slots = slots;
+    v->n_slots = n_slots;
+    v->n_keys = n_keys;
+    v->seed = seed;
+    return WEFT_OK;
+}
+
+static int shown(size_t n)
+{
+    return (int)(n < 100 ? n : 100);
 }
 
 static weft_status reserve(vocab *v, uint32_t id, weft_error *err)
@@ -56,12 +163,12 @@ weft_status vocab_put(vocab *v, int64_t id, str text, uint32_t flags, weft_error
     if (status != WEFT_OK) return status;
     vocab_entry *entry = &v->entries[at];
     if (entry->flags != 0) {
-        return err_set(err, WEFT_FORMAT, "tokenizer: id %u names both '%s' and '%.*s'", at,
-                       entry->text, (int)(text.len < 100 ? text.len : 100), text.ptr);
+        return err_set(err, WEFT_FORMAT, "tokenizer: id %u names both '%.*s' and '%.*s'", at,
+                       shown(entry->text_len), entry->text, shown(text.len), text.ptr);
     }
     char *copy = arena_copy_text(&v->arena, text.ptr, text.len);
     if (copy == NULL) return err_set(err, WEFT_NOMEM, "out of memory for the vocabulary");
-    status = map_put(&v->by_text, (str){copy, text.len}, at, NULL, err);
+    status = put_spelling(v, (str){copy, text.len}, at, err);
     if (status != WEFT_OK) return status;
     *entry = (vocab_entry){.text = copy,
                            .bytes = copy,
@@ -86,14 +193,15 @@ weft_status vocab_set_bytes(vocab *v, int32_t id, str bytes, weft_error *err)
 
 int32_t vocab_find(const vocab *v, str text)
 {
-    uint32_t id = map_get(&v->by_text, text);
-    return id == MAP_NONE ? -1 : (int32_t)id;
+    if (v->n_slots == 0) return -1;
+    uint32_t id = v->slots[place(v, text, hash_of(v, text))].id;
+    return id == VOCAB_FREE ? -1 : (int32_t)id;
 }
 
 int32_t vocab_find_model(const vocab *v, str text)
 {
-    uint32_t id = map_get(&v->by_text, text);
-    return id != MAP_NONE && (v->entries[id].flags & VOCAB_MODEL) != 0 ? (int32_t)id : -1;
+    int32_t id = vocab_find(v, text);
+    return id >= 0 && (v->entries[id].flags & VOCAB_MODEL) != 0 ? id : -1;
 }
 
 int32_t vocab_find_plain(const vocab *v, str text)

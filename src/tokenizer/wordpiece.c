@@ -15,7 +15,7 @@ void wordpiece_deinit(wordpiece *w)
 weft_status wordpiece_fill(wordpiece *w, const vocab *v, weft_error *err)
 {
     weft_status status = WEFT_OK;
-    for (uint32_t id = 0; id < v->n && status == WEFT_OK; id++) {
+    for (uint32_t id = 0; id < v->n && !w->restored && status == WEFT_OK; id++) {
         const vocab_entry *entry = &v->entries[id];
         bool is_new;
         if (vocab_find_plain(v, (str){entry->text, entry->text_len}) != (int32_t)id) continue;

@@ -11,6 +11,7 @@ typedef struct wordpiece {
     str prefix;         /* of tokens that go on with a word; borrowed */
     uint32_t follow;    /* the node of the trie behind the prefix */
     bool follows;       /* there is one */
+    bool restored;      /* the trie came as it is when finished */
     uint64_t max_chars; /* of a word; a longer one is unknown */
     int32_t unknown;    /* -1: words that cannot be spelled are dropped */
 } wordpiece;

@@ -19,6 +19,22 @@ static void test_xx64(void **state)
     assert_true(hash_xx64(bytes + 1, 100, 12345) == 0x28ba1ae2de4de27u);
 }
 
+static void check_xx128(const void *data, size_t n_bytes, uint64_t seed, hash128 expected)
+{
+    hash128 hash = hash_xx128(data, n_bytes, seed);
+    assert_true(hash.low == expected.low && hash.high == expected.high);
+}
+
+static void test_xx128(void **state)
+{
+    (void)state;
+    unsigned char bytes[101];
+    for (size_t i = 0; i < 100; i++) bytes[i + 1] = (unsigned char)i;
+    check_xx128("", 0, 0, (hash128){0x6001c324468d497fu, 0x99aa06d3014798d8u});
+    check_xx128("abc", 3, 0, (hash128){0x78af5f94892f3950u, 0x06b05ab6733a6185u});
+    check_xx128(bytes + 1, 100, 12345, (hash128){0xaf32b66e8a78a926u, 0xa360840cc0ba5d3u});
+}
+
 static void check_sha256(const void *data, size_t n_bytes, const char *expected)
 {
     unsigned char digest[32];
@@ -47,6 +63,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_xx64),
+        cmocka_unit_test(test_xx128),
         cmocka_unit_test(test_sha256),
     };
     return TEST_RUN("base/hash", tests);

@@ -719,6 +719,54 @@ class Inspect(Case):
             self.assertIn(part, text)
 
 
+class Cache(Case):
+    def setUp(self):
+        super().setUp()
+        self.model = self.folder / "model"
+        self.caches = self.folder / "caches"
+        shutil.copytree(model("draft"), self.model)
+        with (self.model / "tokenizer.json").open("a") as file:
+            file.write(" " * (1 << 20))  # long enough to be kept
+
+    def ids(self, *words, **environment):
+        outside = {k: v for k, v in os.environ.items() if k not in ("XDG_CACHE_HOME", "HOME")}
+        return self.fine("tokenize", self.model, "-p", "Hello <|end|> there", *words, env=outside | environment)
+
+    def kept(self, folder):
+        return sorted(path.name for path in folder.rglob("*") if path.is_file())
+
+    def test_same_ids(self):
+        plain = self.ids("--no-cache", XDG_CACHE_HOME=str(self.caches))
+        self.assertFalse(self.caches.exists())
+        self.assertEqual(self.ids(XDG_CACHE_HOME=str(self.caches)), plain)
+        names = self.kept(self.caches / "weft")
+        self.assertEqual(len(names), 1)
+        self.assertRegex(names[0], "^[0-9a-f]{32}$")
+        before = (self.caches / "weft" / names[0]).stat().st_mtime_ns
+        self.assertEqual(self.ids(XDG_CACHE_HOME=str(self.caches)), plain)
+        self.assertEqual((self.caches / "weft" / names[0]).stat().st_mtime_ns, before)
+        (self.caches / "weft" / names[0]).write_bytes(b"weft-tok")
+        self.assertEqual(self.ids(XDG_CACHE_HOME=str(self.caches)), plain)
+        self.assertGreater((self.caches / "weft" / names[0]).stat().st_size, 1000)
+
+    def test_home(self):
+        home = self.folder / "home"
+        home.mkdir()
+        plain = self.ids()
+        self.assertEqual(self.ids(HOME=str(home), XDG_CACHE_HOME="relative"), plain)
+        self.assertEqual(len(self.kept(home / ".cache" / "weft")), 1)
+        self.assertEqual((home / ".cache" / "weft").stat().st_mode & 0o777, 0o700)
+
+    def test_no_folder(self):
+        file = self.folder / "file"
+        file.write_text("")
+        self.assertEqual(self.ids(XDG_CACHE_HOME=str(file)), self.ids())
+
+    def test_short_ones_are_not_kept(self):
+        self.fine("inspect", model("draft"), env=os.environ | {"XDG_CACHE_HOME": str(self.caches)})
+        self.assertEqual(self.kept(self.caches), [])
+
+
 def main():
     global WEFT, SOURCE
     if len(sys.argv) < 3:
@@ -726,10 +774,12 @@ def main():
         return 2
     WEFT, SOURCE = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
     suite = unittest.TestSuite()
-    names = sys.argv[3:] or ["Usage", "Failures", "Text", "Logits", "Run", "Chat", "Bench", "Inspect"]
+    names = sys.argv[3:] or ["Usage", "Failures", "Text", "Logits", "Run", "Chat", "Bench", "Inspect", "Cache"]
     for name in names:
         suite.addTests(unittest.defaultTestLoader.loadTestsFromTestCase(globals()[name]))
-    result = unittest.TextTestRunner(verbosity=1).run(suite)
+    with tempfile.TemporaryDirectory() as caches:  # not the user's
+        os.environ["XDG_CACHE_HOME"] = caches
+        result = unittest.TextTestRunner(verbosity=1).run(suite)
     return 0 if result.wasSuccessful() and result.testsRun > 0 else 1
 
 

@@ -304,7 +304,7 @@ static tokenizer *open_metadata(metadata *m, size_t n_tokens)
         m->values[i].n_bytes = m->data[i].len;
         if (m->values[i].type == GGUF_ARRAY) m->values[i].n_elements = n_tokens;
     }
-    assert_ok(tokenizer_open(&w, &t, &err), &err);
+    assert_ok(tokenizer_open(&w, NULL, &t, &err), &err);
     for (size_t i = 0; i < m->n; i++) strbuf_deinit(&m->data[i]);
     return t;
 }

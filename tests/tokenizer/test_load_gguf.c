@@ -92,7 +92,7 @@ static weft_status open_without(const env *world, const file *f, size_t missing,
     for (size_t i = 0; i < N_KEYS; i++) {
         if (i != missing) values[w.n_metadata++] = f->values[i];
     }
-    return tokenizer_open(&w, t, err);
+    return tokenizer_open(&w, NULL, t, err);
 }
 
 static weft_status open_file(const file *f, tokenizer **t, weft_error *err)

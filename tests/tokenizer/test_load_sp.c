@@ -169,7 +169,7 @@ static const char CONFIG[] =
 static weft_status open_in(const env *world, const char *path, tokenizer **t, weft_error *err)
 {
     weights w = {.env = *world, .format = &FOLDER, .path = path};
-    return tokenizer_open(&w, t, err);
+    return tokenizer_open(&w, NULL, t, err);
 }
 
 static weft_status whole_life(const env *world, void *user, weft_error *err)

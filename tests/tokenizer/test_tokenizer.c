@@ -190,7 +190,7 @@ static void test_real_files(void **state)
             continue;
         }
         assert_ok(weights_open(plain_world(), path, &w, &err), &err);
-        assert_ok(tokenizer_open(w, &t, &err), &err);
+        assert_ok(tokenizer_open(w, NULL, &t, &err), &err);
         json_doc doc;
         char *text;
         size_t n;
@@ -306,7 +306,7 @@ static const weights_format FOLDER = {.name = "folder", .is_folder = true};
 static weft_status open_in(const env *world, const char *path, tokenizer **t, weft_error *err)
 {
     weights w = {.env = *world, .format = &FOLDER, .path = path};
-    return tokenizer_open(&w, t, err);
+    return tokenizer_open(&w, NULL, t, err);
 }
 
 static void test_open(void **state)

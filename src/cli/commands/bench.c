@@ -413,7 +413,7 @@ static int run(const void *values, const char *path)
     }
     b->v = values;
     bool usage = false;
-    weft_status status = session_open_model(&b->s, path, &err);
+    weft_status status = session_open_model(&b->s, &b->v->session, path, &err);
     if (status == WEFT_OK) {
         status = open_engine(b, &err);
         usage = status != WEFT_OK;
@@ -448,7 +448,7 @@ const command COMMAND_bench = {
         "fits the caches. The checksum is of the tokens: it changes when any of them does.\n",
     .options = OPTIONS,
     .n_options = COUNT_OF(OPTIONS),
-    .session_sets = SESSION_ENGINE,
+    .session_sets = SESSION_ENGINE | SESSION_OPEN,
     .defaults = &DEFAULTS,
     .values_size = sizeof DEFAULTS,
     .run = run,

@@ -7,6 +7,7 @@
 #include "cli/commands/command.h"
 
 typedef struct inspect_values {
+    session_values session;
     bool tensors, json;
 } inspect_values;
 
@@ -254,7 +255,7 @@ static int run(const void *values, const char *path)
     const inspect_values *v = values;
     inspection x = {.n_groups = 0};
     weft_error err = {WEFT_OK, ""};
-    weft_status status = session_open_model(&x.s, path, &err);
+    weft_status status = session_open_model(&x.s, &v->session, path, &err);
     if (status == WEFT_OK) status = collect(&x, &err);
     if (status == WEFT_OK && v->json) {
         status = print_json(&x, path, v->tensors, &err);
@@ -272,6 +273,7 @@ const command COMMAND_inspect = {
     .details = "",
     .options = OPTIONS,
     .n_options = COUNT_OF(OPTIONS),
+    .session_sets = SESSION_OPEN,
     .defaults = &DEFAULTS,
     .values_size = sizeof DEFAULTS,
     .run = run,

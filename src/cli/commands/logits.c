@@ -155,7 +155,7 @@ static int run(const void *values, const char *path)
     weft_status status = check_usage(x.v, &x.prompt, &err);
     if (status == WEFT_OK) status = tensors_file_check(x.v->out, path, &err);
     bool usage = status != WEFT_OK;
-    if (status == WEFT_OK) status = session_open_model(&x.s, path, &err);
+    if (status == WEFT_OK) status = session_open_model(&x.s, &x.v->session, path, &err);
     if (status == WEFT_OK && x.v->prompt != NULL)
         status =
             session_tokenize(&x.s, str_of(x.v->prompt), WEFT_TOKENIZE_SPECIALS, &x.prompt, &err);
@@ -184,7 +184,7 @@ const command COMMAND_logits = {
         "token i was taken from; stop tokens do not end it.\n",
     .options = OPTIONS,
     .n_options = COUNT_OF(OPTIONS),
-    .session_sets = SESSION_ENGINE | SESSION_CONTEXT,
+    .session_sets = SESSION_ENGINE | SESSION_CONTEXT | SESSION_OPEN,
     .defaults = &DEFAULTS,
     .values_size = sizeof DEFAULTS,
     .run = run,

@@ -224,7 +224,7 @@ static int run(const void *values, const char *path)
     session_plan plan = {.max_sequences = 1, .chunk_tokens = GENERATE_CHUNK};
     int exit_status = EXIT_FAILED;
     bool usage = false;
-    weft_status status = session_open_model(&s, path, &err);
+    weft_status status = session_open_model(&s, &v->session, path, &err);
     if (status == WEFT_OK) status = choose_raw(&s, v, &o, &err);
     if (status == WEFT_OK) {
         status = session_open_engine(&s, &v->session, &plan, &err);
@@ -251,7 +251,7 @@ const command COMMAND_run = {
                "stderr: tokens per second of prompt and answer, and the time to the first token.\n",
     .options = OPTIONS,
     .n_options = COUNT_OF(OPTIONS),
-    .session_sets = SESSION_ENGINE | SESSION_CONTEXT,
+    .session_sets = SESSION_ENGINE | SESSION_CONTEXT | SESSION_OPEN,
     .defaults = &DEFAULTS,
     .values_size = sizeof DEFAULTS,
     .run = run,

@@ -11,6 +11,7 @@
 #include "cli/input.h"
 
 typedef struct tokenize_values {
+    session_values session;
     const char *text, *jsonl, *messages, *tools;
     bool decode, plain, specials, render, no_generation_prompt;
 } tokenize_values;
@@ -256,7 +257,7 @@ static int run(const void *values, const char *path)
     tokenize t = {.v = values};
     weft_error err = {WEFT_OK, ""};
     if (check_usage(t.v, &err) != WEFT_OK) return report_failure(&err, true);
-    weft_status status = session_open_model(&t.s, path, &err);
+    weft_status status = session_open_model(&t.s, &t.v->session, path, &err);
     if (status != WEFT_OK) {
         session_close(&t.s);
         return report_failure(&err, false);
@@ -286,6 +287,7 @@ const command COMMAND_tokenize = {
         "added unless --specials asks for it. With --decode, -p takes one array of ids.\n",
     .options = OPTIONS,
     .n_options = COUNT_OF(OPTIONS),
+    .session_sets = SESSION_OPEN,
     .defaults = &DEFAULTS,
     .values_size = sizeof DEFAULTS,
     .run = run,
