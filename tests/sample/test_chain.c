@@ -420,7 +420,7 @@ static void test_logits_that_are_no_numbers(void **state)
     buffers_free(&b);
 }
 
-/* B63: extreme numbers are refused with the name of the field. */
+/* Extreme numbers are refused with the name of the field. */
 static void test_b63_parameters(void **state)
 {
     (void)state;
