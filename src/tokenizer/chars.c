@@ -6,10 +6,11 @@
 #include "base/assert.h"
 #include "tokenizer/char_ranges.h"
 
-static bool in_ranges(const uint32_t (*ranges)[2], size_t n, uint32_t c)
+/* How many ranges start at or below c. */
+static size_t n_started(const uint32_t (*ranges)[2], size_t n, uint32_t c)
 {
     size_t low = 0;
-    size_t high = n; /* the first range that starts above c */
+    size_t high = n;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
         if (ranges[middle][0] > c) {
@@ -18,7 +19,13 @@ static bool in_ranges(const uint32_t (*ranges)[2], size_t n, uint32_t c)
             low = middle + 1;
         }
     }
-    return low != 0 && c <= ranges[low - 1][1];
+    return low;
+}
+
+static bool in_ranges(const uint32_t (*ranges)[2], size_t n, uint32_t c)
+{
+    size_t started = n_started(ranges, n, c);
+    return started != 0 && c <= ranges[started - 1][1];
 }
 
 bool char_is_space(uint32_t c)
@@ -72,4 +79,9 @@ bool char_is_ideograph(uint32_t c)
         if (c >= RANGES[i][0] && c <= RANGES[i][1]) return true;
     }
     return false;
+}
+
+uint32_t char_script(uint32_t c)
+{
+    return SCRIPTS[n_started(SCRIPTS, COUNT_OF(SCRIPTS), c) - 1][1]; /* the first starts at 0 */
 }

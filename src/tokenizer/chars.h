@@ -16,4 +16,8 @@ bool char_is_nonspacing(uint32_t c);  /* marks that take no room */
 bool char_is_control(uint32_t c);     /* controls, formats, private; not \t \n \r */
 bool char_is_ideograph(uint32_t c);   /* the blocks that BERT sets apart */
 
+/* The number of its script, with Hiragana, Katakana and Han as one; 0 for a space and what no
+ * script has: they join any. */
+uint32_t char_script(uint32_t c);
+
 #endif

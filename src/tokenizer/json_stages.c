@@ -226,6 +226,12 @@ static weft_status read_whitespace(tokenizer *t, const json *value, weft_error *
     return pretoken_words(&t->pretoken, err);
 }
 
+static weft_status read_scripts(tokenizer *t, const json *value, weft_error *err)
+{
+    (void)value;
+    return pretoken_scripts(&t->pretoken, err);
+}
+
 static weft_status read_whitespace_split(tokenizer *t, const json *value, weft_error *err)
 {
     (void)value;
@@ -268,6 +274,7 @@ static weft_status read_pre_tokenizer(tokenizer *t, str kind, const json *value,
                  {"WhitespaceSplit", read_whitespace_split},
                  {"BertPreTokenizer", read_bert_words},
                  {"CharDelimiterSplit", read_delimiter},
+                 {"UnicodeScripts", read_scripts},
                  {"FixedLength", read_fixed}};
     for (size_t i = 0; i < COUNT_OF(KINDS); i++) {
         if (str_equal_text(kind, KINDS[i].name)) return KINDS[i].read(t, value, err);

@@ -60,6 +60,13 @@ weft_status pretoken_words(pretoken *p, weft_error *err)
     return add(p, step, (str){NULL, 0}, false, err);
 }
 
+/* Spaces ahead of the first run are dropped. */
+weft_status pretoken_scripts(pretoken *p, weft_error *err)
+{
+    pretoken_step step = {.kind = PRETOKEN_SCRIPTS, .behavior = SPLIT_REMOVED, .invert = true};
+    return add(p, step, (str){NULL, 0}, false, err);
+}
+
 weft_status pretoken_fixed(pretoken *p, uint64_t n_chars, weft_error *err)
 {
     pretoken_step step = {.kind = PRETOKEN_FIXED, .n_chars = n_chars, .behavior = SPLIT_ISOLATED};
@@ -199,6 +206,19 @@ static size_t run_end(str text, size_t from, char_class *in_class, bool in)
     return from;
 }
 
+/* The characters at and behind from that are of the script, or join any: where they end. */
+static size_t script_end(str text, size_t from, uint32_t script)
+{
+    while (from < text.len) {
+        uint32_t c;
+        size_t n = utf8_decode(text.ptr + from, text.len - from, &c);
+        uint32_t found = char_script(c);
+        if (found != script && found != 0) break;
+        from += n == 0 ? 1 : n;
+    }
+    return from;
+}
+
 static bool is_sign(uint32_t c)
 {
     return !char_is_word(c) && !char_is_space(c);
@@ -212,12 +232,15 @@ static bool find_plain(const pretoken_step *step, str text, regex_walk *matches,
     uint32_t c;
     if (step->kind == PRETOKEN_CLASS) at = run_end(text, at, step->in_class, false);
     if (step->kind == PRETOKEN_WORDS) at = run_end(text, at, char_is_space, true);
+    if (step->kind == PRETOKEN_SCRIPTS) at = script_end(text, at, 0);
     if (at >= text.len) return false;
     *start = at;
     size_t n = utf8_decode(text.ptr + at, text.len - at, &c);
     *end = at + (n == 0 ? 1 : n);
     if (step->kind == PRETOKEN_WORDS) {
         *end = run_end(text, at, char_is_word(c) ? char_is_word : is_sign, true);
+    } else if (step->kind == PRETOKEN_SCRIPTS) {
+        *end = script_end(text, at, char_script(c));
     } else if (step->kind == PRETOKEN_FIXED) {
         for (uint64_t i = 1; i < step->n_chars && *end < text.len; i++) {
             n = utf8_decode(text.ptr + *end, text.len - *end, &c);

@@ -20,9 +20,10 @@ typedef enum split_behavior {
 typedef enum pretoken_kind {
     PRETOKEN_WHOLE, /* nothing: no split */
     PRETOKEN_REGEX,
-    PRETOKEN_CLASS, /* each character of a class */
-    PRETOKEN_WORDS, /* runs of word characters, and of others that are no space */
-    PRETOKEN_FIXED  /* so many characters */
+    PRETOKEN_CLASS,   /* each character of a class */
+    PRETOKEN_WORDS,   /* runs of word characters, and of others that are no space */
+    PRETOKEN_SCRIPTS, /* runs of one script; what joins any joins the run before it */
+    PRETOKEN_FIXED    /* so many characters */
 } pretoken_kind;
 
 /* Where the mark is put ahead of a piece that does not start with it. */
@@ -66,6 +67,7 @@ weft_status pretoken_split(pretoken *p, str pattern, bool literal, split_behavio
 weft_status pretoken_class(pretoken *p, char_class *in_class, split_behavior behavior,
                            weft_error *err);
 weft_status pretoken_words(pretoken *p, weft_error *err);
+weft_status pretoken_scripts(pretoken *p, weft_error *err);
 weft_status pretoken_fixed(pretoken *p, uint64_t n_chars, weft_error *err);
 /* mark: one character. split: before each mark. */
 weft_status pretoken_metaspace(pretoken *p, str mark, pretoken_ahead ahead, bool split,

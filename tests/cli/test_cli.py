@@ -313,6 +313,18 @@ class Text(Case):
             back = self.fine("tokenize", model("draft"), "-p", ids, "--decode")
             self.assertEqual(json.loads(back), text)
 
+    def test_cut_characters(self):
+        """An answer may end within a character: what is printed is UTF-8 behind every token."""
+        for name in ("draft", "target-mlx8"):
+            text = "a \U0001f9d1\u200d\U0001f680"
+            ids = json.loads(self.fine("tokenize", model(name), "-p", text))
+            self.assertGreater(len(ids), 4)
+            for n in range(len(ids) + 1):
+                done = self.fine("tokenize", model(name), "-p", json.dumps(ids[:n]), "--decode")
+                whole = json.loads(done.encode("utf-8", "surrogateescape").decode("utf-8"))
+                self.assertTrue(text.startswith(whole.rstrip("\ufffd")), whole)
+                self.assertEqual(whole == text, n == len(ids))
+
     def test_conversations(self):
         cases = json.loads((model("reference.json")).read_text())["models"]["draft"]["cases"]
         path = self.folder / "messages.json"
@@ -418,6 +430,29 @@ class Run(Case):
             r"\A\[\d+ prompt tokens, [\d.]+ tok/s; 5 new tokens, [\d.]+ tok/s; "
             r"first token after [\d.]+ s; stopped at -n 5\]\n\Z",
         )
+
+    def test_answers_are_utf8(self):
+        """Tokens drawn nearly evenly hold any bytes, and the answer ends behind any of them."""
+        words = ["--raw", "-p", "a", "--temp", "100", "--top-k", "0", "--top-p", "1"]
+        for seed in range(8):
+            for json_flag in ([], ["--json"]):
+                done = run("run", model("draft"), *words, "-n", 16 + seed, "--seed", seed, *json_flag)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                done.stdout.encode("utf-8", "surrogateescape").decode("utf-8")
+
+    def test_short_prompts(self):
+        """Shorter than any look-back, block or window: down to one token."""
+        names = ["draft", "target-mlx8", "window-mlx4"]
+        if run("inspect", model("hybrid-mlx4")).returncode == 0:
+            names.append("hybrid-mlx4")
+        for name in names:
+            for words in (["-p", "hi"], ["-p", "."], ["--raw", "-p", "a"], ["--raw", "-p", "."]):
+                with self.subTest(model=name, words=words):
+                    words = [*words, "-n", "2", "--temp", "0", "--json"]
+                    answer = json.loads(self.fine("run", model(name), *words))
+                    self.assertGreaterEqual(answer["new_tokens"], 1)
+                    if "--raw" in words:
+                        self.assertEqual(answer["prompt_tokens"], 1)
 
     def test_seed(self):
         words = ["-p", "Tell me a story.", "--temp", "1.5", "--top-k", "0", "--top-p", "1"]

@@ -132,7 +132,7 @@ static void test_latents_and_experts(void **state)
     weft_model_close(model);
 }
 
-/* B15: layers that read another's keys and values, through windows, in company of other lengths;
+/* Layers that read another's keys and values, through windows, in company of other lengths;
  * heads of two sizes, and experts beside an MLP. */
 static void test_shared_keys_and_values(void **state)
 {

@@ -225,8 +225,8 @@ static void test_header_lengths(void **state)
     (void)state;
     static const char HEADER[] = "{\"w\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]}}";
     size_t n = sizeof HEADER - 1, size = 8 + n + 4;
-    const uint64_t lengths[] = {UINT64_MAX, UINT64_MAX - 7, 1ull << 63,
-                                1ull << 32, size,           size - 8 + 1};
+    const uint64_t lengths[] = {UINT64_MAX, UINT64_MAX - 7, 1ull << 63, 1ull << 32,
+                                size,       size - 8 + 1,   0,          1};
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
         test_folder folder;
         file_bytes bytes;
@@ -240,7 +240,9 @@ static void test_header_lengths(void **state)
         env world = {&memory.allocator, io_system(), NULL};
         assert_status(WEFT_FORMAT, weights_open(&world, folder.path, &w, &err), &err);
         char text[64];
-        snprintf(text, sizeof text, "its header has %llu bytes, the file has %zu",
+        snprintf(text, sizeof text,
+                 lengths[i] < 2 ? "its header of %llu bytes is not one object in braces"
+                                : "its header has %llu bytes, the file has %zu",
                  (unsigned long long)lengths[i], size);
         assert_message(&err, text);
         assert_true(memory.peak_bytes < 100000);
@@ -295,6 +297,32 @@ static void test_truncated(void **state)
     refuse(&folder, WEFT_FORMAT, "its tensors end at");
     file_bytes_free(&bytes);
     safetensors_deinit(&b);
+    test_folder_remove(&folder);
+}
+
+/* Metadata up to the limit is read, though nobody asks for it. */
+static void test_large_metadata(void **state)
+{
+    (void)state;
+    static const char START[] = "{\"w\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]},"
+                                "\"__metadata__\":{\"notes\":\"";
+    test_folder folder;
+    file_bytes bytes;
+    weft_error err = {0};
+    weights *w;
+    create(&folder);
+    char *header = malloc(WEIGHTS_HEADER_BYTES);
+    assert_non_null(header);
+    memset(header, 'x', WEIGHTS_HEADER_BYTES);
+    memcpy(header, START, sizeof START - 1);
+    memcpy(header + WEIGHTS_HEADER_BYTES - 3, "\"}}", 3);
+    safetensors_assemble(&bytes, WEIGHTS_HEADER_BYTES, header, WEIGHTS_HEADER_BYTES, "data", 4);
+    free(header);
+    test_folder_write(&folder, "model.safetensors", bytes.data, bytes.n_bytes);
+    file_bytes_free(&bytes);
+    assert_ok(open_folder(&folder, &w, &err), &err);
+    assert_memory_equal(weights_find(w, "w")->planes[0], "data", 4);
+    weights_close(w);
     test_folder_remove(&folder);
 }
 
@@ -385,6 +413,46 @@ static void test_index(void **state)
         refuse(&folder, cases[i].status, cases[i].message);
     }
     test_folder_remove(&folder);
+}
+
+/* A download that stopped: the last file is short, by a byte or by a lot, or is not there. It is
+ * seen when the folder is opened, never read as zeros. The file is mostly a hole. */
+static void test_cut_shard(void **state)
+{
+    (void)state;
+    enum { LARGE = 65 << 20, LOST = 64 << 20 };
+    static const char HEADER[] =
+        "{\"z\":{\"dtype\":\"U8\",\"shape\":[68157440],\"data_offsets\":[0,68157440]}}";
+    static const char LAST[] = "model-00002-of-00002.safetensors";
+    static const int CUTS[] = {0, 1, LOST};
+    for (size_t i = 0; i < 2 * sizeof CUTS / sizeof *CUTS; i++) {
+        int cut = CUTS[i / 2];
+        test_folder folder;
+        file_bytes bytes;
+        weft_error err = {0};
+        weights *w;
+        create(&folder);
+        write_shard(&folder, "model-00001-of-00002.safetensors", "a", NULL);
+        safetensors_assemble(&bytes, sizeof HEADER - 1, HEADER, sizeof HEADER - 1, "", 0);
+        const char *path = test_folder_write(&folder, LAST, bytes.data, bytes.n_bytes);
+        assert_int_equal(truncate(path, (off_t)bytes.n_bytes + LARGE - cut), 0);
+        file_bytes_free(&bytes);
+        if (i % 2 == 1) {
+            write_index(&folder, "{\"weight_map\":{\"a\":\"model-00001-of-00002.safetensors\","
+                                 "\"z\":\"model-00002-of-00002.safetensors\"}}");
+        }
+        if (cut == 0) {
+            assert_ok(open_folder(&folder, &w, &err), &err);
+            weights_close(w);
+        } else {
+            char text[128];
+            snprintf(text, sizeof text,
+                     "'%s': tensor 'z': it ends at byte %d of the data, the file has %d", LAST,
+                     LARGE, LARGE - cut);
+            refuse(&folder, WEFT_FORMAT, text);
+        }
+        test_folder_remove(&folder);
+    }
 }
 
 static void test_config(void **state)
@@ -526,6 +594,7 @@ int main(void)
         cmocka_unit_test(test_index),           cmocka_unit_test(test_config),
         cmocka_unit_test(test_code_is_not_run), cmocka_unit_test(test_long_names),
         cmocka_unit_test(test_many_tensors),    cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_large_metadata),  cmocka_unit_test(test_cut_shard),
     };
     return TEST_RUN("formats/safetensors", tests);
 }

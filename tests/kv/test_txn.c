@@ -137,7 +137,7 @@ static void test_kv15_window_shows_the_newest(void **state)
     }
 }
 
-/* KV-20, B11: chunks of 16 from lengths on either side of an edge; each later step still finds the
+/* KV-20: chunks of 16 from lengths on either side of an edge; each later step still finds the
  * whole of its chunk, and what is rejected across an edge leaves the old one as it was. */
 static void test_kv20_chunks_across_their_edges(void **state)
 {

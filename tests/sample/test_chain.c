@@ -420,8 +420,8 @@ static void test_logits_that_are_no_numbers(void **state)
     buffers_free(&b);
 }
 
-/* B63: extreme numbers are refused with the name of the field. */
-static void test_b63_parameters(void **state)
+/* Extreme numbers are refused with the name of the field. */
+static void test_extreme_parameters(void **state)
 {
     (void)state;
     static const struct {
@@ -474,7 +474,7 @@ int main(void)
         cmocka_unit_test(test_distribution),
         cmocka_unit_test(test_logprob),
         cmocka_unit_test(test_logits_that_are_no_numbers),
-        cmocka_unit_test(test_b63_parameters),
+        cmocka_unit_test(test_extreme_parameters),
     };
     return TEST_RUN("sample/chain", tests);
 }

@@ -34,6 +34,26 @@ static tokenizer *bytes_only(const weft_allocator *allocator)
     return t;
 }
 
+/* The same vocabulary as vocabularies with byte_fallback have it: "<0x41>". */
+static tokenizer *bytes_fallback(const weft_allocator *allocator)
+{
+    strbuf text;
+    strbuf_init(&text, mem_system(), 0);
+    strbuf_add_text(&text, "{\"decoder\":{\"type\":\"Sequence\",\"decoders\":["
+                           "{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"}]},"
+                           "\"model\":{\"type\":\"BPE\",\"byte_fallback\":true,\"merges\":[],"
+                           "\"vocab\":{");
+    for (uint32_t i = 0; i < 256; i++)
+        strbuf_printf(&text, "%s\"<0x%02X>\":%u", i == 0 ? "" : ",", i, i);
+    strbuf_add_text(&text, "}}}");
+    env world = {allocator, io_system(), NULL};
+    tokenizer *t = NULL;
+    weft_error err = {0};
+    assert_ok(tokenizer_parse(&world, text.ptr, text.len, &t, &err), &err);
+    strbuf_deinit(&text);
+    return t;
+}
+
 static void feed(detok *d, const char *bytes, size_t n, strbuf *out)
 {
     for (size_t i = 0; i < n; i++) {
@@ -63,10 +83,10 @@ static void expect_stream(const tokenizer *t, const char *bytes, size_t n, const
 
 #define BAD "\xef\xbf\xbd"
 
-static void test_streams(void **state)
+/* A character of several tokens may be cut by the end of an answer, behind any of them: nothing
+ * but whole characters is shown, and what is left of one becomes U+FFFD. */
+static void check_streams(tokenizer *t)
 {
-    (void)state;
-    tokenizer *t = bytes_only(mem_system());
     static const char ASTRONAUT[] = "\xf0\x9f\xa7\x91\xe2\x80\x8d\xf0\x9f\x9a\x80";
     static const size_t WHOLE[] = {0, 0, 0, 0, 4, 4, 4, 7, 7, 7, 7, 11}; /* shown after n bytes */
     for (size_t n = 0; n <= 11; n++) {
@@ -81,6 +101,18 @@ static void test_streams(void **state)
     expect_stream(t, "\xed\xa0\x80", 3, BAD BAD BAD);
     expect_stream(t, "\xc0\xaf", 2, BAD BAD);
     tokenizer_destroy(t);
+}
+
+static void test_streams(void **state)
+{
+    (void)state;
+    check_streams(bytes_only(mem_system()));
+}
+
+static void test_streams_of_byte_tokens(void **state)
+{
+    (void)state;
+    check_streams(bytes_fallback(mem_system()));
 }
 
 static void test_specials(void **state)
@@ -139,8 +171,8 @@ static void test_memory(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_streams),
-                                       cmocka_unit_test(test_specials),
-                                       cmocka_unit_test(test_memory)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_streams), cmocka_unit_test(test_streams_of_byte_tokens),
+        cmocka_unit_test(test_specials), cmocka_unit_test(test_memory)};
     return TEST_RUN("tokenizer/detok", tests);
 }

@@ -17,9 +17,9 @@
 enum { DIGITS = 8, SUM_START = (int)0x811c9dc5u };
 
 static const char *const NAMES[] = {
-    "llama2",     "llama2-first",  "mistral", "gemma", "openai-gpt", "clip", "prefixed",
-    "some-bytes", "bytes-first",   "roberta", "bert",  "bert-cased", "t5",   "xlm-r",
-    "albert",     "unigram-bytes", "falcon",  "words", "ctc"};
+    "llama2",     "llama2-first",  "mistral", "gemma", "openai-gpt", "clip",   "prefixed",
+    "some-bytes", "bytes-first",   "roberta", "bert",  "bert-cased", "t5",     "xlm-r",
+    "albert",     "unigram-bytes", "falcon",  "words", "ctc",        "scripts"};
 
 typedef struct fixture {
     json_doc doc;

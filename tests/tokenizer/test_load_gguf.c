@@ -194,6 +194,36 @@ static void test_pre_types(void **state)
     }
 }
 
+/* Elements of another type would be misread, or read past the array's end: whatever kind of
+ * vocabulary it is, each array has its type of elements. Token types are signed or not. */
+static void test_element_types(void **state)
+{
+    (void)state;
+    static const char *const KINDS[] = {"gpt2", "llama", "gemma4", "t5", "bert"};
+    static const struct {
+        size_t key;
+        gguf_type element, other;
+    } ARRAYS[] = {{SCORES, GGUF_F32, GGUF_F32},
+                  {TYPES, GGUF_I32, GGUF_U32},
+                  {MERGES, GGUF_TEXT, GGUF_TEXT},
+                  {TOKENS, GGUF_TEXT, GGUF_TEXT}};
+    size_t n_refused = 0;
+    for (size_t k = 0; k < COUNT_OF(KINDS); k++) {
+        for (size_t i = 0; i < COUNT_OF(ARRAYS); i++) {
+            for (int wrong = GGUF_U8; wrong <= GGUF_F64; wrong++) {
+                file f;
+                if (wrong == (int)ARRAYS[i].element || wrong == (int)ARRAYS[i].other) continue;
+                file_init(&f);
+                put_text(&f, MODEL, KINDS[k]);
+                f.values[ARRAYS[i].key].element = (gguf_type)wrong;
+                refuse(&f, WEFT_FORMAT, "has elements of type");
+                n_refused++;
+            }
+        }
+    }
+    assert_int_equal(n_refused, 5 * (3 * 12 + 11));
+}
+
 static void test_arrays(void **state)
 {
     (void)state;
@@ -288,9 +318,10 @@ static void test_faults(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_vocabulary), cmocka_unit_test(test_names),
-        cmocka_unit_test(test_models),     cmocka_unit_test(test_pre_types),
-        cmocka_unit_test(test_arrays),     cmocka_unit_test(test_values),
-        cmocka_unit_test(test_missing),    cmocka_unit_test(test_faults)};
+        cmocka_unit_test(test_vocabulary),    cmocka_unit_test(test_names),
+        cmocka_unit_test(test_models),        cmocka_unit_test(test_pre_types),
+        cmocka_unit_test(test_arrays),        cmocka_unit_test(test_values),
+        cmocka_unit_test(test_element_types), cmocka_unit_test(test_missing),
+        cmocka_unit_test(test_faults)};
     return TEST_RUN("tokenizer/load_gguf", tests);
 }

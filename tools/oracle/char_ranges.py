@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Writes src/tokenizer/char_ranges.h: the characters that Hugging Face's `tokenizers` takes for marks, punctuation
-and so on, found by asking it about each. Its tables are of several versions of Unicode, so no library has them all.
+and so on, and their scripts, found by asking it about each. Its tables are of several versions of Unicode, so no
+library has them all.
 
     python3 tools/oracle/char_ranges.py >src/tokenizer/char_ranges.h
 """
@@ -29,6 +30,35 @@ def dropped(how):
     return lambda c: how.normalize_str(c) == ""
 
 
+def scripts():
+    """(first character, number) of each run of one script, up to the next; 0 joins any script."""
+    split = pre_tokenizers.UnicodeScripts().pre_tokenize_str
+    samples, runs = [], [(0, -1)]
+    for c in range(0x110000):
+        if 0xD800 <= c < 0xE000:
+            continue
+        last = runs[-1][1]
+        if not split(chr(c)):
+            number = 0
+        elif last > 0 and len(split(samples[last - 1] + chr(c))) == 1:
+            continue
+        else:
+            same = (i for i, sample in enumerate(samples, 1) if len(split(sample + chr(c))) == 1)
+            number = next(same, len(samples) + 1)
+            if number > len(samples):
+                samples.append(chr(c))
+        if number != last:
+            runs.append((c, number))
+    return runs[1:]
+
+
+def print_table(name, what, rows):
+    print("\n/* %s. */\nstatic const uint32_t %s[][2] = {" % (what[0].upper() + what[1:], name))
+    for i in range(0, len(rows), 4):
+        print("    " + " ".join("{0x%x, 0x%x}," % tuple(r) for r in rows[i:i + 4]))
+    print("};")
+
+
 def main():
     whitespace = pre_tokenizers.Whitespace()
     found = {
@@ -50,10 +80,8 @@ def main():
                 ranges[-1][1] = c
             else:
                 ranges.append([c, c])
-        print("\n/* %s. */\nstatic const uint32_t %s[][2] = {" % (what[0].upper() + what[1:], name))
-        for i in range(0, len(ranges), 4):
-            print("    " + " ".join("{0x%x, 0x%x}," % tuple(r) for r in ranges[i:i + 4]))
-        print("};")
+        print_table(name, what, ranges)
+    print_table("SCRIPTS", "first characters of runs of a script, and its number; 0 joins any script", scripts())
     print("// clang-format on\n\n#endif")
 
 

@@ -194,6 +194,10 @@ def bpe_pipelines():
                                                   pre_tokenizers.ByteLevel(add_prefix_space=False),
                                                   pre_tokenizers.Digits(False),
                                                   split(Regex("[0-9][0-9][0-9]"), "isolated")]), decoders.ByteLevel())
+    yield "scripts", made(byte_level_bpe(), None,  # a space ahead of each piece shows every cut in the ids
+                          pre_tokenizers.Sequence([pre_tokenizers.UnicodeScripts(), pre_tokenizers.Digits(False),
+                                                   pre_tokenizers.ByteLevel(add_prefix_space=True, use_regex=False)]),
+                          decoders.ByteLevel())
     roberta = byte_level_bpe()
     roberta.add_special_tokens([base.special(x) for x in ("<s>", "</s>")])
     roberta.post_processor = processors.RobertaProcessing(("</s>", roberta.token_to_id("</s>")),
