@@ -1,5 +1,5 @@
-/* test_equality_large.c - promise P1 at the layer shape of a 1B Llama: numbers of rows and tokens at
- * which loops change, and lengths around those at which attention cuts. */
+/* test_equality_large.c - promise P1 at the layer shape of a 1B Llama: numbers of rows and of
+ * tokens at which loops change, and lengths around those at which attention cuts. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
