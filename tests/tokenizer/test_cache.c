@@ -497,8 +497,9 @@ static void test_flipped(void **state)
                 static const unsigned char VALUES[] = {0, 1, 2, 127, 128, 255};
                 size_t at = pick(&random, s.n);
                 size_t value = next(&random) % 12;
-                data[at] = value < COUNT_OF(VALUES) ? VALUES[value]
-                                                    : (unsigned char)(data[at] ^ 1u << (value - 6));
+                unsigned flipped = data[at] ^ 1u << (value >= 6 ? value - 6 : 0);
+                if (value < COUNT_OF(VALUES)) flipped = VALUES[value];
+                data[at] = (unsigned char)flipped;
             }
             memcpy(data + offsetof(cache_head, key), &s.key, sizeof s.key);
             uint64_t sum = cache_checksum(data, s.n);
