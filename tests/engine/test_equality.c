@@ -5,18 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fp.h"
-#include "base/rng.h"
-#include "support/compare.h"
-#include "support/files.h"
 #include "support/runs.h"
-
-static int32_t *random_ids(uint32_t n, uint32_t n_vocab, uint64_t seed)
-{
-    int32_t *ids = calloc(n, sizeof *ids);
-    for (uint32_t i = 0; i < n; i++) ids[i] = (int32_t)(rng_u64(seed, i) % n_vocab);
-    return ids;
-}
 
 typedef struct setting {
     weft_act act;
@@ -45,7 +34,7 @@ static void make_runs(run *runs, uint32_t n_vocab)
 {
     memset(runs, 0, COMPANY * sizeof *runs);
     for (uint32_t i = 0; i < COMPANY; i++) {
-        runs[i] = (run){.prompt = random_ids(LENGTHS[i], n_vocab, 7 + i),
+        runs[i] = (run){.prompt = run_random_ids(LENGTHS[i], n_vocab, 7 + i),
                         .n_prompt = LENGTHS[i],
                         .max_new = NEW_TOKENS,
                         .want_prompt_logits = true};

@@ -10,13 +10,6 @@
 #include "support/files.h"
 #include "support/runs.h"
 
-static int32_t *random_ids(uint32_t n, uint32_t n_vocab, uint64_t seed)
-{
-    int32_t *ids = calloc(n, sizeof *ids);
-    for (uint32_t i = 0; i < n; i++) ids[i] = (int32_t)(rng_u64(seed, i) % n_vocab);
-    return ids;
-}
-
 /* ---- the shape of a 1B Llama: width 2048, 32 heads of 64 over 8, MLP 8192; one layer in bf16, one
  * in 4 bits ------ */
 
@@ -128,7 +121,7 @@ static void check_rows(const weft_model *model, weft_act act, uint32_t n)
     for (uint32_t i = 0; i < n; i++) {
         uint32_t length = 1 + i % 4;
         together[i] =
-            (run){.prompt = random_ids(length, VOCAB, i), .n_prompt = length, .max_new = 3};
+            (run){.prompt = run_random_ids(length, VOCAB, i), .n_prompt = length, .max_new = 3};
     }
     run_all(engine, VOCAB, together, n);
     for (uint32_t i = 0; i < n; i += n < 18 ? (n + 3) / 4 : n / 3) {
@@ -170,7 +163,7 @@ enum { AROUND = 3 };
 static void check_lengths(const weft_model *model, weft_act act, uint32_t middle)
 {
     uint32_t n = middle - AROUND;
-    int32_t *ids = random_ids(middle + AROUND, VOCAB, middle);
+    int32_t *ids = run_random_ids(middle + AROUND, VOCAB, middle);
     run a = {.prompt = ids, .n_prompt = n, .max_new = 2 * AROUND + 1, .want_prompt_logits = true};
     run b = a;
     run_pieces(model, act, 512, true, &a);

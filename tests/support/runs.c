@@ -8,6 +8,7 @@
 
 #include "backend/cpu/cpu_kernels.h"
 #include "base/io.h"
+#include "base/rng.h"
 #include "support/compare.h"
 
 weft_model *run_open_model(const char *path)
@@ -84,6 +85,13 @@ void run_all(weft_engine *engine, uint32_t n_vocab, run *runs, size_t n)
         assert_ok(weft_step(engine, &n_active, &err), &err);
     } while (n_active > 0);
     for (size_t i = 0; i < n; i++) collect(engine, &runs[i]);
+}
+
+int32_t *run_random_ids(uint32_t n, uint32_t n_vocab, uint64_t seed)
+{
+    int32_t *ids = calloc(n, sizeof *ids);
+    for (uint32_t i = 0; i < n; i++) ids[i] = (int32_t)(rng_u64(seed, i) % n_vocab);
+    return ids;
 }
 
 void run_free(run *r)

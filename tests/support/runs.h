@@ -11,6 +11,9 @@ weft_engine *run_open_engine(const weft_model *model, const weft_engine_options 
 
 uint32_t run_n_vocab(const weft_model *model);
 
+/* [n] ids below n_vocab, for the caller to free. */
+int32_t *run_random_ids(uint32_t n, uint32_t n_vocab, uint64_t seed);
+
 /* One request and all it gave. Set prompt, n_prompt, max_new (and sampling); run_all fills the
  * rest. */
 typedef struct run {

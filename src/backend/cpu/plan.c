@@ -278,15 +278,6 @@ static void set_lifetimes(planner *pl)
     }
 }
 
-/* Of a norm without a weight. */
-static bool take_ones(backend_plan *p, graph_id norm)
-{
-    float *row = take(p, p->g->values[norm].i[0], sizeof(float));
-    for (uint32_t k = 0; row != NULL && k < p->g->values[norm].i[0]; k++) row[k] = 1.0F;
-    p->decoded[norm] = row;
-    return row != NULL;
-}
-
 /* The first row of a weight. */
 static float *decode_vector(backend_plan *p, const graph *g, graph_id w)
 {
@@ -294,6 +285,23 @@ static float *decode_vector(backend_plan *p, const graph *g, graph_id w)
     float *row = take(p, (size_t)t->n_cols, sizeof(float));
     if (row != NULL) t->encoding->decode_row(t, 0, row);
     return row;
+}
+
+/* What a norm multiplies by: its weight and what is added to that; ones where it has none. */
+static float *norm_weight(backend_plan *p, const graph *g, const graph_value *v)
+{
+    const bool plain = v->in[1] == 0;
+    float *row = plain ? take(p, v->i[0], sizeof(float)) : decode_vector(p, g, v->in[1]);
+    for (uint64_t k = 0; k < v->i[0] && row != NULL; k++) row[k] = plain ? 1.0F : row[k] + v->f[1];
+    return row;
+}
+
+/* Input i of a value, if there is one, as f32; false when memory is refused. */
+static bool decode_input(backend_plan *p, const graph *g, const graph_value *v, uint32_t i)
+{
+    if (v->in[i] == 0) return true;
+    p->decoded[v->in[i]] = decode_vector(p, g, v->in[i]);
+    return p->decoded[v->in[i]] != NULL;
 }
 
 /* [taps, cols], so that neighbouring columns stand side by side. */
@@ -326,33 +334,23 @@ static float *lengths(backend_plan *p, const graph *g, const graph_value *v)
 static bool decode_for(backend_plan *p, const graph *g, graph_id id)
 {
     const graph_value *v = &g->values[id];
-    float *row = NULL;
-    if (v->op == GRAPH_RMS_NORM && v->in[1] == 0) {
-        return take_ones(p, id);
-    } else if (v->op == GRAPH_RMS_NORM) {
-        p->decoded[id] = row = decode_vector(p, g, v->in[1]);
-        for (uint64_t k = 0; k < v->i[0] && row != NULL; k++) row[k] += v->f[1];
-    } else if (v->op == GRAPH_LINEAR && v->in[2] != 0) {
-        p->decoded[v->in[2]] = row = decode_vector(p, g, v->in[2]);
-    } else if (v->op == GRAPH_ROUTE) {
-        bool ok = true;
-        for (uint32_t i = 1; i < 3; i++) {
-            if (v->in[i] == 0) continue;
-            p->decoded[v->in[i]] = decode_vector(p, g, v->in[i]);
-            ok = ok && p->decoded[v->in[i]] != NULL;
-        }
-        return ok;
-    } else if (v->op == GRAPH_CONV) {
-        p->decoded[id] = row = decode_taps(p, g, v->in[1]);
-    } else if (v->op == GRAPH_GATED_DELTA) {
-        p->decoded[id] = row = lengths(p, g, v);
-        p->decoded[v->in[3]] = decode_vector(p, g, v->in[3]);
-        p->decoded[v->in[4]] = decode_vector(p, g, v->in[4]);
-        if (p->decoded[v->in[3]] == NULL || p->decoded[v->in[4]] == NULL) return false;
-    } else {
+    switch (v->op) {
+    case GRAPH_RMS_NORM:
+        p->decoded[id] = norm_weight(p, g, v);
+        return p->decoded[id] != NULL;
+    case GRAPH_LINEAR:
+        return decode_input(p, g, v, 2);
+    case GRAPH_ROUTE:
+        return decode_input(p, g, v, 1) && decode_input(p, g, v, 2);
+    case GRAPH_CONV:
+        p->decoded[id] = decode_taps(p, g, v->in[1]);
+        return p->decoded[id] != NULL;
+    case GRAPH_GATED_DELTA:
+        p->decoded[id] = lengths(p, g, v);
+        return p->decoded[id] != NULL && decode_input(p, g, v, 3) && decode_input(p, g, v, 4);
+    default:
         return true;
     }
-    return row != NULL;
 }
 
 /* Norm weights (with what is added to them), biases, what experts are chosen by, and the like, as

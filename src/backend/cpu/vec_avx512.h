@@ -540,16 +540,6 @@ INLINE void v_turn_words(const unsigned char *at, size_t stride, vi word[4])
     word[3] = _mm512_unpackhi_epi64(y, w);
 }
 
-/* at [VL, 2] -> its two columns. */
-INLINE void vi_load_pairs(const void *at, vi column[2])
-{
-    vf first;
-    vf second;
-    vf_load_pairs(at, &first, &second);
-    column[0] = vi_of(first);
-    column[1] = vi_of(second);
-}
-
 /* rows [VL, 8] -> columns [8, VL]. */
 INLINE void v_transpose_8(const float *rows, float *columns)
 {

@@ -338,17 +338,13 @@ INLINE float affine_param(const unsigned char *row, uint32_t i, uint8_t type)
     return fp_from_bf16(load_u16(row + (size_t)i * 2));
 }
 
-/* Words that hold two 16-bit numbers of VL rows -> both as f32. */
-INLINE void affine_halves(vi word, uint8_t type, vf out[2])
+/* Number i (0 or 1) of words that hold two 16-bit numbers of VL rows, as f32. */
+INLINE vf affine_half(vi word, uint8_t type, uint32_t i)
 {
-    vi low = vi_and(word, vi_set1(0xffff));
     if (type == ENCODING_ID_F16) {
-        out[0] = vf_from_f16(low);
-        out[1] = vf_from_f16(vi_srl(word, 16));
-    } else {
-        out[0] = vf_of(vi_sll(low, 16));
-        out[1] = vf_of(vi_xor(word, low));
+        return vf_from_f16(i == 0 ? vi_and(word, vi_set1(0xffff)) : vi_srl(word, 16));
     }
+    return vf_of(i == 0 ? vi_sll(word, 16) : vi_and(word, vi_set1((int32_t)0xffff0000u)));
 }
 
 /* The scales or biases of a whole chunk of VL rows, which begin at: out [block, VL]. group: 32, 64
@@ -366,8 +362,7 @@ static void affine_panel(const unsigned char *at, size_t stride, uint32_t group,
     }
     const uint32_t blocks = group / KERNEL_BLOCK;
     for (uint32_t i = 0; i < CHUNK_BLOCKS / 2 / blocks; i++) {
-        vf value[2];
-        affine_halves(word[i], type, value);
+        vf value[2] = {affine_half(word[i], type, 0), affine_half(word[i], type, 1)};
         for (uint32_t b = 0; b < 2 * blocks; b++, out += VL) vf_store(out, value[b / blocks]);
     }
 }

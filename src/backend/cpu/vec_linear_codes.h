@@ -228,31 +228,15 @@ INLINE void codes_tile_prefetch(const codes_work *w, uint32_t b)
     }
 }
 
-/* Number group (from 0) of vector v in panel.words. */
-INLINE vf codes_word_at(const codes_work *w, size_t plane, uint32_t v, uint32_t group)
+/* The scales (plane 0) or biases (1) of block b of the chunk for vector v: from panel.words, or
+ * else from floats. */
+INLINE vf codes_param_at(const codes_work *w, size_t plane, uint32_t b, uint32_t v,
+                         const float *floats)
 {
+    if (w->block >= w->words_end) return vf_load(floats + (size_t)b * VL);
+    uint32_t group = (w->block + b + WORDS_BLOCKS - w->words_end) / 2;
     vi word = vi_load(w->panel.words[plane][v] + (size_t)(group / 2) * VL);
-    if (w->a->w->param_type == ENCODING_ID_F16) {
-        return vf_from_f16(group % 2 == 0 ? vi_and(word, vi_set1(0xffff)) : vi_srl(word, 16));
-    }
-    return vf_of(group % 2 == 0 ? vi_sll(word, 16) : vi_and(word, vi_set1((int32_t)0xffff0000u)));
-}
-
-/* The scales of a half of block b of the chunk. */
-INLINE vf codes_scale_at(const codes_work *w, uint32_t b, uint32_t v, const int half)
-{
-    if (w->block < w->words_end) {
-        return codes_word_at(w, 0, v, (w->block + b + WORDS_BLOCKS - w->words_end) / 2);
-    }
-    return vf_load(w->panel.of[v].scale[half] + (size_t)b * VL);
-}
-
-INLINE vf codes_bias_at(const codes_work *w, uint32_t b, uint32_t v)
-{
-    if (w->block < w->words_end) {
-        return codes_word_at(w, 1, v, (w->block + b + WORDS_BLOCKS - w->words_end) / 2);
-    }
-    return vf_load(w->panel.of[v].bias + (size_t)b * VL);
+    return affine_half(word, w->a->w->param_type, group % 2);
 }
 
 /* Dot products of a half of block b, or of all of it, with n inputs that stand at in, onto sums. */
@@ -264,8 +248,9 @@ INLINE void codes_scaled(const codes_kind like, const codes_work *w, uint32_t b,
     vf bias[PANEL_VECTORS];
     UNROLL
     for (uint32_t v = 0; v < PANEL_VECTORS; v++) {
-        scale[v] = codes_scale_at(w, b, v, half);
-        bias[v] = codes_biased(like) ? codes_bias_at(w, b, v) : vf_zero();
+        const codes_scale_panel *p = &w->panel.of[v];
+        scale[v] = codes_param_at(w, 0, b, v, p->scale[half]);
+        bias[v] = codes_biased(like) ? codes_param_at(w, 1, b, v, p->bias) : vf_zero();
     }
     UNROLL
     for (uint32_t i = 0; i < n; i++) {
