@@ -31,7 +31,7 @@ typedef struct kv_seq {
     kv_state *states;      /* [n_layers], of recurrent layers */
     /* What was reserved in its codecs and in base. */
     uint32_t need[KV_CLASSES_MOST], base_need[KV_CLASSES_MOST];
-    uint32_t lent; /* positions, whole pages of them, that layers which keep all have from lender */
+    uint32_t lent; /* positions in whole pages that layers which keep all have from lender */
     kv_lender lender;
     bool reserved;
     bool converted; /* its pages are in its codecs; from the first if start is 0 */
