@@ -333,7 +333,8 @@ static bool claim_node(insertion *in, kv_boundary *b, kv_node *node)
 
 static kv_page *state_at(const kv_seq *seq, uint32_t layer, uint32_t at)
 {
-    return seq->len == at ? seq->states[layer].committed : NULL;
+    if (seq->len == at) return seq->states[layer].committed;
+    return seq->mark_at == at ? kv_seq_marked(seq, layer) : NULL;
 }
 
 static bool put_states(insertion *in, kv_boundary *b)

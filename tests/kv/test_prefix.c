@@ -126,7 +126,7 @@ static bool retire(cached *c, pair *p, const uint32_t *tags, uint32_t n)
     kv_history h = history_of(tags, n);
     bool ok = kv_prefix_retire(c->prefix, c->space, p->seq, &h);
     oracle_destroy(p->oracle);
-    *p = (pair){NULL, NULL, false};
+    *p = (pair){0};
     return ok;
 }
 
