@@ -22,7 +22,8 @@ static bool needs_boundaries(const kv_config *c)
     return false;
 }
 
-/* So that the states of a sequence as long as the context take no more than a part of the budget. */
+/* So that the states of a sequence as long as the context take no more than a part of the budget.
+ */
 static uint32_t interval_of(const weft_engine *e, const kv_config *c)
 {
     uint64_t bytes = 0;
