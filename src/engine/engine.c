@@ -64,8 +64,13 @@ static weft_status open_kv(weft_engine *e, weft_error *err)
         kv_spec_parse(o->kv, o->act == WEFT_ACT_F32 ? "f32" : "bf16", &e->kv_spec, err);
     if (status != WEFT_OK) return status;
     kv_spec_print(&e->kv_spec, e->kv_text, sizeof e->kv_text);
-    kv_bounds bounds = {
-        .context = o->context, .most_append = o->chunk_tokens, .page_tokens = KV_PAGE_TOKENS};
+    /* What is known, and the drafts behind it. */
+    uint32_t most_verify = o->max_drafts > 0 ? o->max_drafts + 1 : 0;
+    kv_bounds bounds = {.context = o->context,
+                        .most_append =
+                            o->chunk_tokens > most_verify ? o->chunk_tokens : most_verify,
+                        .page_tokens = KV_PAGE_TOKENS,
+                        .most_verify = most_verify};
     status =
         kv_config_init(&e->kv, &e->arena, m->kv_layers, m->n_kv_layers, &e->kv_spec, &bounds, err);
     if (status != WEFT_OK) return status;
@@ -77,11 +82,18 @@ static weft_status open_kv(weft_engine *e, weft_error *err)
     return kv_pool_create(e->env.allocator, e->api, e->backend, &e->kv, budget, &e->pool, err);
 }
 
+/* Tokens that are not of prompts: each has an output. */
+static uint32_t most_decoded(const engine_options *o)
+{
+    uint64_t n = (uint64_t)o->max_sequences * (1 + o->max_drafts);
+    return n < o->max_outputs ? (uint32_t)n : o->max_outputs;
+}
+
 static weft_status open_batch(weft_engine *e, weft_error *err)
 {
     const engine_options *o = &e->options;
     batch *b = &e->batch;
-    uint32_t n_tokens = o->chunk_tokens + o->max_sequences;
+    uint32_t n_tokens = o->chunk_tokens + most_decoded(o);
     b->limits = (backend_limits){.n_tokens = n_tokens,
                                  .n_rows = o->max_sequences,
                                  .n_outputs = o->max_outputs,
@@ -191,6 +203,8 @@ void engine_info(const weft_engine *e, weft_engine_info *info)
     info->context = e->options.context;
     thread_lock_take(e->lock);
     info->kv_bytes_live = kv_pool_bytes_taken(e->pool);
+    info->n_drafted = e->n_drafted;
+    info->n_accepted = e->n_accepted;
     thread_lock_drop(e->lock);
     info->kv_bytes_budget = kv_pool_budget(e->pool);
     info->weight_bytes_step = e->weight_bytes_step;
