@@ -20,6 +20,8 @@
  *   T-8  Between transactions a recurrent layer holds its state at len, none at 0, the one at
  *        mark_at, if that is not 0, and nothing else; what is committed is never written: begin
  *        takes a fresh page, and commit publishes it.
+ *   T-9  A cross layer holds exactly the pages of its encoder's cross_len positions, in its codecs
+ *        from the first; none of this touches them but clone and destroy (cross.c writes them).
  */
 #include "kv/txn.h"
 
@@ -95,6 +97,7 @@ void kv_seq_destroy(const weft_allocator *allocator, kv_seq *seq)
     }
     if (made) kv_pool_unreserve(seq->pool, seq->need);
     if (made && !seq->converted) kv_pool_unreserve(seq->pool, seq->base_need);
+    if (made && c->n_cross > 0) kv_pool_unreserve(seq->pool, seq->cross_need);
     mem_free(allocator, seq->held, c->slots_total * sizeof(void *));
     mem_free(allocator, seq->pages, c->slots_total * sizeof *seq->pages);
     mem_free(allocator, seq->first_slots, c->n_layers * sizeof *seq->first_slots);
@@ -102,6 +105,7 @@ void kv_seq_destroy(const weft_allocator *allocator, kv_seq *seq)
     mem_free(allocator, seq->states, c->n_layers * sizeof *seq->states);
     mem_free(allocator, seq->need, c->n_classes * sizeof *seq->need);
     mem_free(allocator, seq->base_need, c->n_classes * sizeof *seq->base_need);
+    mem_free(allocator, seq->cross_need, c->n_classes * sizeof *seq->cross_need);
     mem_free(allocator, seq, sizeof *seq);
 }
 
@@ -115,7 +119,10 @@ static bool take_tables(const weft_allocator *allocator, kv_seq *seq)
     seq->states = mem_alloc_zero(allocator, c->n_layers * sizeof *seq->states);
     seq->need = mem_alloc_zero(allocator, c->n_classes * sizeof *seq->need);
     seq->base_need = mem_alloc_zero(allocator, c->n_classes * sizeof *seq->base_need);
+    if (c->n_cross > 0)
+        seq->cross_need = mem_alloc_zero(allocator, c->n_classes * sizeof *seq->cross_need);
     bool tables = (seq->held && seq->pages) || c->slots_total == 0;
+    tables = tables && (seq->cross_need || c->n_cross == 0);
     if (!tables || !seq->first_slots || !seq->firsts || !seq->states || !seq->need ||
         !seq->base_need) {
         return false;
@@ -128,24 +135,41 @@ static bool take_tables(const weft_allocator *allocator, kv_seq *seq)
     return true;
 }
 
-/* Both promises, or neither. */
-static weft_status reserve(kv_seq *seq, uint32_t n_positions, weft_error *err)
+/* All promises, or none. */
+static weft_status reserve(kv_seq *seq, uint32_t n_positions, uint32_t n_cross, weft_error *err)
 {
+    bool cross = seq->config->n_cross > 0;
     kv_config_need(seq->config, n_positions, seq->need, seq->base_need);
+    if (cross) kv_config_need_cross(seq->config, n_cross, seq->cross_need);
     weft_status status = kv_pool_reserve(seq->pool, seq->need, err);
-    if (status != WEFT_OK || seq->converted) return status;
-    status = kv_pool_reserve(seq->pool, seq->base_need, err);
-    if (status != WEFT_OK) kv_pool_unreserve(seq->pool, seq->need);
+    if (status != WEFT_OK) return status;
+    if (cross) status = kv_pool_reserve(seq->pool, seq->cross_need, err);
+    if (status != WEFT_OK) goto unreserve;
+    if (!seq->converted) status = kv_pool_reserve(seq->pool, seq->base_need, err);
+    if (status == WEFT_OK) return WEFT_OK;
+    if (cross) kv_pool_unreserve(seq->pool, seq->cross_need);
+unreserve:
+    kv_pool_unreserve(seq->pool, seq->need);
     return status;
 }
 
+/* How long a sequence may become, and its encoder. */
+typedef struct extent {
+    uint32_t n_positions, n_cross;
+} extent;
+
 static weft_status create(const weft_allocator *allocator, kv_pool *pool, const kv_config *config,
-                          bool converted, uint32_t n_positions, kv_seq **out, weft_error *err)
+                          bool converted, extent most, kv_seq **out, weft_error *err)
 {
     *out = NULL;
+    uint32_t n_positions = most.n_positions;
     if (n_positions == 0 || n_positions > config->bounds.context) {
         return err_set(err, WEFT_LIMIT, "a sequence of %u positions, at most %u", n_positions,
                        config->bounds.context);
+    }
+    if (most.n_cross > config->bounds.cross_context) {
+        return err_set(err, WEFT_LIMIT, "an encoder of %u positions, at most %u", most.n_cross,
+                       config->bounds.cross_context);
     }
     kv_seq *seq = mem_alloc_zero(allocator, sizeof *seq);
     if (seq == NULL) return err_set(err, WEFT_NOMEM, "out of memory for a sequence");
@@ -154,7 +178,7 @@ static weft_status create(const weft_allocator *allocator, kv_pool *pool, const 
     seq->converted = converted;
     weft_status status;
     if (take_tables(allocator, seq)) {
-        status = reserve(seq, n_positions, err);
+        status = reserve(seq, n_positions, most.n_cross, err);
     } else {
         status = err_set(err, WEFT_NOMEM, "out of memory for a sequence");
     }
@@ -163,6 +187,7 @@ static weft_status create(const weft_allocator *allocator, kv_pool *pool, const 
         return status;
     }
     seq->limit = n_positions;
+    seq->cross_limit = most.n_cross;
     *out = seq;
     return WEFT_OK;
 }
@@ -170,7 +195,16 @@ static weft_status create(const weft_allocator *allocator, kv_pool *pool, const 
 weft_status kv_seq_create(const weft_allocator *allocator, kv_pool *pool, const kv_config *config,
                           uint32_t n_positions, kv_seq **out, weft_error *err)
 {
-    return create(allocator, pool, config, config->start == 0, n_positions, out, err);
+    extent most = {n_positions, config->bounds.cross_context};
+    return create(allocator, pool, config, config->start == 0, most, out, err);
+}
+
+weft_status kv_seq_create_cross(const weft_allocator *allocator, kv_pool *pool,
+                                const kv_config *config, uint32_t n_positions, uint32_t n_cross,
+                                kv_seq **out, weft_error *err)
+{
+    extent most = {n_positions, n_cross};
+    return create(allocator, pool, config, config->start == 0, most, out, err);
 }
 
 weft_status kv_seq_clone(const weft_allocator *allocator, const kv_seq *source,
@@ -184,10 +218,11 @@ weft_status kv_seq_clone(const weft_allocator *allocator, const kv_seq *source,
                        n_positions, source->len);
     }
     kv_seq *seq;
-    weft_status status =
-        create(allocator, source->pool, c, source->converted, n_positions, &seq, err);
+    extent most = {n_positions, source->cross_limit};
+    weft_status status = create(allocator, source->pool, c, source->converted, most, &seq, err);
     if (status != WEFT_OK) return status;
     seq->len = source->len;
+    seq->cross_len = source->cross_len;
     memcpy(seq->firsts, source->firsts, c->n_layers * sizeof *seq->firsts);
     for (size_t i = 0; i < c->slots_total; i++) {
         if (source->held[i] == NULL) continue;
@@ -272,6 +307,7 @@ static void begin_row(const kv_txn_row *row)
             begin_state(row, layer);
             continue;
         }
+        if (kv_is_cross(seq->config, layer)) continue; /* T-9 */
         if (seq->len % seq->config->bounds.page_tokens != 0) own_last(seq, layer);
         for (uint32_t j = first; j < end; j++) {
             size_t slot = slot_of(seq, layer, j);
@@ -287,7 +323,7 @@ static void convert(kv_seq *seq)
     const kv_config *c = seq->config;
     uint32_t p = c->bounds.page_tokens;
     for (uint32_t layer = 0; layer < c->n_layers; layer++) {
-        if (kv_is_recurrent(c, layer)) continue;
+        if (kv_is_recurrent(c, layer) || kv_is_cross(c, layer)) continue;
         for (uint32_t j = seq->firsts[layer] / p; j < pages_for(c, seq->len); j++) {
             size_t slot = slot_of(seq, layer, j);
             kv_page *base = seq->held[slot];
@@ -423,6 +459,7 @@ static void end_row(const kv_txn_row *row, uint32_t keep)
             end_state(row, layer, keep);
             continue;
         }
+        if (kv_is_cross(c, layer)) continue;
         give_pages(seq, layer, pages_for(c, len), end);
         uint32_t first = c->layouts[layer]->keep(&c->geometries[layer], len);
         ASSERT(first <= len);
@@ -480,6 +517,8 @@ weft_status kv_seq_trim(kv_seq *seq, uint32_t len, weft_error *err)
         if (kv_is_recurrent(c, layer)) {
             if (len == 0) give_state(seq, c->class_of[layer], &seq->states[layer].committed);
             seq->firsts[layer] = len;
+        } else if (kv_is_cross(c, layer)) {
+            continue;
         } else if (len == 0) {
             give_pages(seq, layer, seq->firsts[layer] / c->bounds.page_tokens,
                        pages_for(c, seq->len));
@@ -505,7 +544,7 @@ void kv_seq_views(const kv_seq *seq, kv_view *views, uint32_t stride)
             .geometry = geometry_of(seq, layer),
             .pages = seq->pages + seq->first_slots[layer],
             .n_slots = c->n_slots[layer],
-            .len = seq->len,
+            .len = kv_is_cross(c, layer) ? seq->cross_len : seq->len,
         };
     }
 }

@@ -23,13 +23,22 @@ typedef struct kv_seq {
     kv_state *states;           /* [n_layers], of recurrent layers */
     uint32_t mark_at;           /* positions at which the marked states stand; 0: there are none */
     uint32_t *need, *base_need; /* [n_classes], what was reserved in its codecs and in base */
+    uint32_t *cross_need;       /* [n_classes], for cross layers; NULL where there are none */
+    uint32_t cross_len;         /* the encoder's positions; 0: not written yet (kv/cross.h) */
+    uint32_t cross_limit;       /* positions it was reserved for; those it has, once written */
     bool converted;             /* its pages are in its codecs; from the first if start is 0 */
     bool open;                  /* a transaction has begun on it */
 } kv_seq;
 
-/* Reserves pages for n_positions: LIMIT or NOMEM when that cannot be, with nothing changed. */
+/* Reserves pages for n_positions, and where there are cross layers for an encoder as long as bounds
+ * allow: LIMIT or NOMEM when that cannot be, with nothing changed. */
 weft_status kv_seq_create(const weft_allocator *allocator, kv_pool *pool, const kv_config *config,
                           uint32_t n_positions, kv_seq **out, weft_error *err);
+
+/* The same with an encoder of at most n_cross positions, perhaps none. */
+weft_status kv_seq_create_cross(const weft_allocator *allocator, kv_pool *pool,
+                                const kv_config *config, uint32_t n_positions, uint32_t n_cross,
+                                kv_seq **out, weft_error *err);
 
 /* A sequence that stands where source does and may grow to n_positions. They share pages, and
  * whoever writes first has a copy. ARGUMENT inside a transaction and when n_positions is less than
