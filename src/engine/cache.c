@@ -140,7 +140,7 @@ weft_status cache_begin(weft_engine *e, request *r, weft_error *err)
     const weft_allocator *a = e->env.allocator;
     const kv_config *config = &r->store->config;
     r->space = NULL;
-    if (e->prefix != NULL && (r->flags & WEFT_REQUEST_NO_CACHE) == 0) {
+    if (e->prefix != NULL && config->n_cross == 0 && (r->flags & WEFT_REQUEST_NO_CACHE) == 0) {
         r->space = kv_prefix_space(e->prefix, config, r->salt);
         if (r->space == NULL) return err_set(err, WEFT_NOMEM, "out of memory for the prefix cache");
     }
