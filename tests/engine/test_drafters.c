@@ -205,9 +205,9 @@ static void test_ngram_comes_back(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_table),           cmocka_unit_test(test_any_text),
-        cmocka_unit_test(test_repeatable),      cmocka_unit_test(test_ngram_loops),
-        cmocka_unit_test(test_ngram_gives_up),  cmocka_unit_test(test_ngram_comes_back),
+        cmocka_unit_test(test_table),          cmocka_unit_test(test_any_text),
+        cmocka_unit_test(test_repeatable),     cmocka_unit_test(test_ngram_loops),
+        cmocka_unit_test(test_ngram_gives_up), cmocka_unit_test(test_ngram_comes_back),
     };
     return TEST_RUN("engine/drafters", tests);
 }

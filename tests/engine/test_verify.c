@@ -277,9 +277,8 @@ static void test_outputs_are_shared(void **state)
 {
     (void)state;
     for (uint32_t spare = 0; spare <= 2; spare++) {
-        fixture f = open_with(
-            "llama", NULL,
-            (weft_engine_options){.max_sequences = 3, .max_outputs = 3 + spare});
+        fixture f = open_with("llama", NULL,
+                              (weft_engine_options){.max_sequences = 3, .max_outputs = 3 + spare});
         run runs[3];
         run answers[3];
         script scripts[3];

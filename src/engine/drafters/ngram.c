@@ -15,14 +15,14 @@
 #include "engine/drafters/drafter.h"
 
 enum {
-    PLACES_MOST = 32,           /* of a chain that are looked at */
-    LENGTH_MOST = 32,           /* tokens to the left that are compared */
-    HEADS_LEAST = 1 << 6,       /* of the table */
-    HEADS_MOST = 1 << 16,       /* likewise */
-    N_KINDS = 9, /* of lengths: 2 to 7 each, from 8, 12 and 20 on */
-    CERTAIN = 1 << 10,          /* a chance of 1 */
+    PLACES_MOST = 32,        /* of a chain that are looked at */
+    LENGTH_MOST = 32,        /* tokens to the left that are compared */
+    HEADS_LEAST = 1 << 6,    /* of the table */
+    HEADS_MOST = 1 << 16,    /* likewise */
+    N_KINDS = 9,             /* of lengths: 2 to 7 each, from 8, 12 and 20 on */
+    CERTAIN = 1 << 10,       /* a chance of 1 */
     WORTH = CERTAIN * 2 / 5, /* the least chance of a draft that is proposed */
-    MEMORY = 8,                 /* a guess counts 1 / MEMORY against all before it */
+    MEMORY = 8,              /* a guess counts 1 / MEMORY against all before it */
 };
 
 /* Before anything has been seen. */
