@@ -273,8 +273,8 @@ weft_status kv_seq_clone(const weft_allocator *allocator, const kv_seq *source,
                     .page = own_page,
                     .first = own_first,
                     .state = own_state};
-    weft_status status = create(allocator, source->pool, source->config, n_positions,
-                                source->cross_limit, out, err);
+    weft_status status =
+        create(allocator, source->pool, source->config, n_positions, source->cross_limit, out, err);
     if (status != WEFT_OK) return status;
     share_cross(*out, source);
     return resume(allocator, &of, out, err);
@@ -338,7 +338,7 @@ weft_status kv_seq_trim(kv_seq *seq, uint32_t len, weft_error *err)
             continue;
         } else if (len == 0) {
             seq_give_pages(seq, layer, seq->firsts[layer] / c->bounds.page_tokens,
-                       seq_pages_for(c, seq->len));
+                           seq_pages_for(c, seq->len));
             seq->firsts[layer] = 0;
         } else {
             seq_give_pages(seq, layer, seq_pages_for(c, len), seq_pages_for(c, seq->len));
