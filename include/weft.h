@@ -253,6 +253,9 @@ typedef struct weft_request {
     /* The caller's, written until DONE was polled or weft_release has returned. */
     float *prompt_logits; /* NULL, or [n_prompt, n_vocab] */
     float *new_logits;    /* likewise [max_new, n_vocab]: row i is what token i came from */
+    /* Not 0: prompt_logits is [prompt_logits_rows, n_vocab] and filled again and again, an event
+     * LOGITS each time. The prompt is read no further until the poll after that event. */
+    uint32_t prompt_logits_rows;
 } weft_request;
 
 /* 0 is never a handle. */
@@ -269,7 +272,9 @@ WEFT_API weft_status weft_step(weft_engine *engine, uint32_t *n_active, weft_err
 typedef enum weft_event_kind {
     WEFT_EVENT_NONE = 0,
     WEFT_EVENT_TOKEN = 1,
-    WEFT_EVENT_DONE = 2
+    WEFT_EVENT_DONE = 2,
+    WEFT_EVENT_LOGITS = 3 /* the first n_rows rows of prompt_logits are those of prompt tokens
+                             from first on, until the next poll of the request */
 } weft_event_kind;
 
 typedef enum weft_finish {
@@ -287,6 +292,8 @@ typedef struct weft_event {
     float logprob;      /* natural log of the token's probability before any sampler */
     weft_finish finish; /* with DONE */
     weft_error error;   /* with WEFT_FINISH_ERROR */
+    uint32_t first;     /* with LOGITS */
+    uint32_t n_rows;
 } weft_event;
 
 /* The next event of a request, NONE if there is none yet. */

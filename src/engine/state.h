@@ -24,7 +24,10 @@ typedef struct request {
     uint32_t n_positions; /* most it will ever forward */
     weft_sampling sampling;
     float *prompt_logits, *new_logits; /* the caller's */
-    kv_seq *seq;                       /* while active; only the stepping thread looks inside */
+    uint32_t logits_rows;              /* of prompt_logits when it comes in pieces; else 0 */
+    uint32_t piece_first, piece_rows;  /* of the piece that lies there; piece_rows 0: none */
+    bool piece_polled;
+    kv_seq *seq; /* while active; only the stepping thread looks inside */
     weft_finish finish;
     weft_error error;
     bool done_polled, cancelled, released;
