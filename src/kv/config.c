@@ -326,6 +326,11 @@ static bool take_arrays(kv_config *c, arena *a, uint32_t n_layers)
            c->base_class_of && c->record_class_of && c->class_bytes;
 }
 
+static size_t record_page_bytes(const kv_config *c, uint32_t layer)
+{
+    return size_align(c->geometries[layer].record_bytes * c->bounds.most_verify, 64);
+}
+
 /* A recurrent layer stores the same in base as in the codecs. */
 static weft_status add_recurrent(kv_config *c, const kv_layer *l, uint32_t i, weft_error *err)
 {
@@ -338,8 +343,7 @@ static weft_status add_recurrent(kv_config *c, const kv_layer *l, uint32_t i, we
     c->n_slots[i] = 0;
     c->class_of[i] = c->base_class_of[i] = class_for(c, g->page_bytes);
     if (c->bounds.most_verify > 0) {
-        size_t bytes = g->record_bytes * c->bounds.most_verify;
-        c->record_class_of[i] = class_for(c, size_align(bytes, 64));
+        c->record_class_of[i] = class_for(c, record_page_bytes(c, i));
     }
     return WEFT_OK;
 }
@@ -400,11 +404,28 @@ weft_status kv_config_init(kv_config *c, arena *a, const kv_layer *layers, uint3
     return status;
 }
 
+void kv_config_renumber(kv_config *c, const uint32_t *map, uint32_t n)
+{
+    for (uint32_t i = 0; i < c->n_layers; i++) {
+        c->class_of[i] = map[c->class_of[i]];
+        c->base_class_of[i] = map[c->base_class_of[i]];
+        bool records = kv_is_recurrent(c, i) && c->bounds.most_verify > 0;
+        if (records) c->record_class_of[i] = map[c->record_class_of[i]];
+    }
+    c->class_bytes = NULL;
+    c->n_classes = n;
+}
+
 static uint32_t layer_pages(const kv_config *c, uint32_t layer, uint32_t n_positions)
 {
     uint64_t p = c->bounds.page_tokens;
     uint64_t pages = (n_positions + p - 1) / p;
     return pages < c->n_slots[layer] ? (uint32_t)pages : c->n_slots[layer];
+}
+
+uint32_t kv_config_slots(const kv_config *c, uint32_t layer, uint32_t n_positions)
+{
+    return layer_pages(c, layer, n_positions);
 }
 
 /* Positions that a sequence of n ever holds in base, and in its codecs. */
@@ -442,7 +463,7 @@ uint64_t kv_config_bytes(const kv_config *c, uint32_t n_positions)
     for (uint32_t i = 0; i < c->n_layers; i++) {
         if (kv_is_recurrent(c, i)) {
             bytes += STATES_PER_SEQUENCE * (uint64_t)c->geometries[i].page_bytes;
-            if (c->bounds.most_verify > 0) bytes += c->class_bytes[c->record_class_of[i]];
+            if (c->bounds.most_verify > 0) bytes += record_page_bytes(c, i);
             continue;
         }
         uint64_t n = layer_pages(c, i, in_codecs(c, n_positions));

@@ -47,11 +47,11 @@ typedef struct kv_config {
     kv_geometry *geometries;   /* [n_layers] */
     kv_geometry *bases;        /* [n_layers], of sequences that have not reached start */
     const kv_layout **layouts; /* [n_layers] */
-    uint32_t *n_slots;         /* [n_layers] */
+    uint32_t *n_slots;         /* [n_layers], of a sequence as long as the context */
     uint32_t *class_of;        /* [n_layers], index of its page size */
     uint32_t *base_class_of;   /* [n_layers] */
     uint32_t *record_class_of; /* [n_layers], of recurrent ones where bounds have most_verify */
-    size_t *class_bytes;       /* [n_classes], ascending by first use */
+    size_t *class_bytes;       /* [n_classes], ascending by first use; NULL once renumbered */
     float *row;                /* [the longest row], for conversion; NULL without start */
     uint32_t n_layers, n_classes;
     uint32_t n_recurrent; /* layers */
@@ -68,6 +68,19 @@ weft_status kv_config_init(kv_config *c, arena *a, const kv_layer *layers, uint3
 /* Pages of each class that a sequence of at most n_positions ever holds: need [n_classes] in its
  * codecs, base [n_classes] before it reaches start, beside them until it has. */
 void kv_config_need(const kv_config *c, uint32_t n_positions, uint32_t *need, uint32_t *base);
+
+/* Classes get other numbers, in all there are n of them: map [n_classes]. */
+void kv_config_renumber(kv_config *c, const uint32_t *map, uint32_t n);
+
+/* Slots of a layer's table in a sequence of at most n_positions. */
+uint32_t kv_config_slots(const kv_config *c, uint32_t layer, uint32_t n_positions);
+
+/* Whether a layer keeps every position that it was given. */
+static inline bool kv_keeps_all(const kv_config *c, uint32_t layer)
+{
+    uint8_t layout = c->geometries[layer].layout;
+    return layout == KV_LAYOUT_FULL || layout == KV_LAYOUT_LATENT;
+}
 
 static inline bool kv_is_recurrent(const kv_config *c, uint32_t layer)
 {

@@ -29,7 +29,7 @@
 /* Index of the slot of page page_i of a layer. */
 static size_t slot_of(const kv_seq *seq, uint32_t layer, uint32_t page_i)
 {
-    return (size_t)seq->first_slots[layer] + page_i % seq->config->n_slots[layer];
+    return (size_t)seq->first_slots[layer] + page_i % seq->n_slots[layer];
 }
 
 static uint32_t class_of(const kv_seq *seq, uint32_t layer)
@@ -57,68 +57,88 @@ static void give_state(const kv_seq *seq, uint32_t class_i, kv_page **page)
     *page = NULL;
 }
 
-void kv_seq_destroy(const weft_allocator *allocator, kv_seq *seq)
+static uint32_t pages_for(const kv_config *c, uint32_t n_positions)
 {
-    if (seq == NULL) return;
+    return (uint32_t)(((uint64_t)n_positions + c->bounds.page_tokens - 1) / c->bounds.page_tokens);
+}
+
+static void give_all(kv_seq *seq)
+{
     const kv_config *c = seq->config;
-    ASSERT(!seq->open); /* T-5 */
-    /* limit is set last: before, there are no pages and perhaps not even the arrays. */
-    bool made = seq->limit != 0;
-    for (uint32_t layer = 0; layer < c->n_layers && made; layer++) {
-        for (uint32_t i = 0; i < c->n_slots[layer]; i++) {
+    for (uint32_t layer = 0; layer < c->n_layers; layer++) {
+        for (uint32_t i = 0; i < seq->n_slots[layer]; i++) {
             kv_page *page = seq->held[seq->first_slots[layer] + i];
             if (page != NULL) kv_pool_give(seq->pool, class_of(seq, layer), page);
         }
         give_state(seq, c->class_of[layer], &seq->states[layer].committed);
     }
-    if (made) kv_pool_unreserve(seq->pool, seq->need);
-    if (made && !seq->converted) kv_pool_unreserve(seq->pool, seq->base_need);
-    mem_free(allocator, seq->held, c->slots_total * sizeof(void *));
-    mem_free(allocator, seq->pages, c->slots_total * sizeof *seq->pages);
+}
+
+void kv_seq_destroy(const weft_allocator *allocator, kv_seq *seq)
+{
+    if (seq == NULL) return;
+    const kv_config *c = seq->config;
+    ASSERT(!seq->open); /* T-5 */
+    /* limit is set once there are tables. */
+    if (seq->limit != 0) give_all(seq);
+    if (seq->reserved) kv_pool_unreserve(seq->pool, seq->need);
+    if (seq->reserved && !seq->converted) kv_pool_unreserve(seq->pool, seq->base_need);
+    if (seq->lender.take_back != NULL) seq->lender.take_back(seq->lender.user, seq->lender.lent);
+    mem_free(allocator, seq->held, seq->slots_total * sizeof(void *));
+    mem_free(allocator, seq->pages, seq->slots_total * sizeof *seq->pages);
     mem_free(allocator, seq->first_slots, c->n_layers * sizeof *seq->first_slots);
+    mem_free(allocator, seq->n_slots, c->n_layers * sizeof *seq->n_slots);
     mem_free(allocator, seq->firsts, c->n_layers * sizeof *seq->firsts);
     mem_free(allocator, seq->states, c->n_layers * sizeof *seq->states);
-    mem_free(allocator, seq->need, c->n_classes * sizeof *seq->need);
-    mem_free(allocator, seq->base_need, c->n_classes * sizeof *seq->base_need);
     mem_free(allocator, seq, sizeof *seq);
 }
 
-static bool take_tables(const weft_allocator *allocator, kv_seq *seq)
+static bool take_tables(const weft_allocator *allocator, kv_seq *seq, uint32_t n_positions)
 {
     const kv_config *c = seq->config;
-    seq->held = mem_alloc_zero(allocator, c->slots_total * sizeof(void *));
-    seq->pages = mem_alloc_zero(allocator, c->slots_total * sizeof *seq->pages);
     seq->first_slots = mem_alloc_zero(allocator, c->n_layers * sizeof *seq->first_slots);
+    seq->n_slots = mem_alloc_zero(allocator, c->n_layers * sizeof *seq->n_slots);
     seq->firsts = mem_alloc_zero(allocator, c->n_layers * sizeof *seq->firsts);
     seq->states = mem_alloc_zero(allocator, c->n_layers * sizeof *seq->states);
-    seq->need = mem_alloc_zero(allocator, c->n_classes * sizeof *seq->need);
-    seq->base_need = mem_alloc_zero(allocator, c->n_classes * sizeof *seq->base_need);
-    bool tables = (seq->held && seq->pages) || c->slots_total == 0;
-    if (!tables || !seq->first_slots || !seq->firsts || !seq->states || !seq->need ||
-        !seq->base_need) {
-        return false;
-    }
-    uint32_t first = 0;
+    if (!seq->first_slots || !seq->n_slots || !seq->firsts || !seq->states) return false;
     for (uint32_t i = 0; i < c->n_layers; i++) {
-        seq->first_slots[i] = first;
-        first += c->n_slots[i];
+        seq->first_slots[i] = (uint32_t)seq->slots_total;
+        seq->n_slots[i] = kv_config_slots(c, i, n_positions);
+        seq->slots_total += seq->n_slots[i];
     }
-    return true;
+    seq->held = mem_alloc_zero(allocator, seq->slots_total * sizeof(void *));
+    seq->pages = mem_alloc_zero(allocator, seq->slots_total * sizeof *seq->pages);
+    return (seq->held && seq->pages) || seq->slots_total == 0;
+}
+
+/* Of layers that keep all, the pages of positions [from, to), both at the start of one, which are
+ * added to or taken from what a sequence needs. */
+static void count_whole(const kv_seq *seq, uint32_t from, uint32_t to, uint32_t sign,
+                        uint32_t *need)
+{
+    uint32_t n = (to - from) / seq->config->bounds.page_tokens;
+    for (uint32_t layer = 0; layer < seq->config->n_layers; layer++) {
+        if (kv_keeps_all(seq->config, layer)) need[class_of(seq, layer)] += sign * n;
+    }
 }
 
 /* Both promises, or neither. */
-static weft_status reserve(kv_seq *seq, uint32_t n_positions, weft_error *err)
+static weft_status reserve(kv_seq *seq, weft_error *err)
 {
-    kv_config_need(seq->config, n_positions, seq->need, seq->base_need);
+    kv_config_need(seq->config, seq->limit, seq->need, seq->base_need);
+    count_whole(seq, 0, seq->lent, UINT32_MAX, seq->converted ? seq->need : seq->base_need);
     weft_status status = kv_pool_reserve(seq->pool, seq->need, err);
-    if (status != WEFT_OK || seq->converted) return status;
-    status = kv_pool_reserve(seq->pool, seq->base_need, err);
-    if (status != WEFT_OK) kv_pool_unreserve(seq->pool, seq->need);
+    if (status == WEFT_OK && !seq->converted) {
+        status = kv_pool_reserve(seq->pool, seq->base_need, err);
+        if (status != WEFT_OK) kv_pool_unreserve(seq->pool, seq->need);
+    }
+    seq->reserved = status == WEFT_OK;
     return status;
 }
 
+/* A sequence without a promise. */
 static weft_status create(const weft_allocator *allocator, kv_pool *pool, const kv_config *config,
-                          bool converted, uint32_t n_positions, kv_seq **out, weft_error *err)
+                          uint32_t n_positions, kv_seq **out, weft_error *err)
 {
     *out = NULL;
     if (n_positions == 0 || n_positions > config->bounds.context) {
@@ -129,56 +149,140 @@ static weft_status create(const weft_allocator *allocator, kv_pool *pool, const 
     if (seq == NULL) return err_set(err, WEFT_NOMEM, "out of memory for a sequence");
     seq->pool = pool;
     seq->config = config;
-    seq->converted = converted;
-    weft_status status;
-    if (take_tables(allocator, seq)) {
-        status = reserve(seq, n_positions, err);
-    } else {
-        status = err_set(err, WEFT_NOMEM, "out of memory for a sequence");
-    }
-    if (status != WEFT_OK) {
+    seq->converted = config->start == 0;
+    if (!take_tables(allocator, seq, n_positions)) {
         kv_seq_destroy(allocator, seq);
-        return status;
+        return err_set(err, WEFT_NOMEM, "out of memory for a sequence");
     }
     seq->limit = n_positions;
     *out = seq;
     return WEFT_OK;
 }
 
+/* The promise, or no sequence. */
+static weft_status finish_create(const weft_allocator *allocator, kv_seq **seq, weft_error *err)
+{
+    weft_status status = reserve(*seq, err);
+    if (status == WEFT_OK) return WEFT_OK;
+    kv_seq_destroy(allocator, *seq);
+    *seq = NULL;
+    return status;
+}
+
 weft_status kv_seq_create(const weft_allocator *allocator, kv_pool *pool, const kv_config *config,
                           uint32_t n_positions, kv_seq **out, weft_error *err)
 {
-    return create(allocator, pool, config, config->start == 0, n_positions, out, err);
+    weft_status status = create(allocator, pool, config, n_positions, out, err);
+    return status == WEFT_OK ? finish_create(allocator, out, err) : status;
+}
+
+static uint32_t keep_at(const kv_config *c, uint32_t layer, uint32_t len)
+{
+    return c->layouts[layer]->keep(&c->geometries[layer], len);
+}
+
+/* The pages of a layer that holds positions. A chunk that has just ended leaves nothing alive, so
+ * that there may be none for what is to come: that one is taken later. */
+static void share_pages(kv_seq *seq, const kv_source *source, uint32_t layer)
+{
+    uint32_t keep = keep_at(seq->config, layer, seq->len);
+    uint32_t first = source->first(source->user, layer);
+    seq->firsts[layer] = keep > first ? keep : first;
+    ASSERT(seq->firsts[layer] <= kv_lowest(&seq->config->geometries[layer], seq->len));
+    uint32_t end = pages_for(seq->config, seq->len);
+    for (uint32_t j = seq->firsts[layer] / seq->config->bounds.page_tokens; j < end; j++) {
+        kv_page *page = source->page(source->user, layer, j);
+        if (page == NULL) continue;
+        page->refs++;
+        put_page(seq, slot_of(seq, layer, j), page);
+    }
+}
+
+static void share(kv_seq *seq, const kv_source *source)
+{
+    for (uint32_t layer = 0; layer < seq->config->n_layers; layer++) {
+        if (!kv_is_recurrent(seq->config, layer)) {
+            share_pages(seq, source, layer);
+            continue;
+        }
+        kv_page *page = source->state(source->user, layer);
+        ASSERT(page != NULL); /* T-8 */
+        page->refs++;
+        seq->states[layer].committed = page;
+        seq->firsts[layer] = seq->len;
+    }
+}
+
+/* T-1: a partly filled page is there always. */
+static void fill_last(kv_seq *seq)
+{
+    uint32_t p = seq->config->bounds.page_tokens;
+    if (seq->len % p == 0) return;
+    for (uint32_t layer = 0; layer < seq->config->n_layers; layer++) {
+        if (kv_is_recurrent(seq->config, layer)) continue;
+        size_t slot = slot_of(seq, layer, seq->len / p);
+        if (seq->held[slot] != NULL) continue;
+        ASSERT(seq->firsts[layer] == seq->len);
+        put_page(seq, slot, kv_pool_take(seq->pool, class_of(seq, layer)));
+    }
+}
+
+weft_status kv_seq_resume(const weft_allocator *allocator, kv_pool *pool, const kv_config *config,
+                          uint32_t n_positions, const kv_source *source, kv_seq **out,
+                          weft_error *err)
+{
+    *out = NULL;
+    if (n_positions < source->len) {
+        return err_set(err, WEFT_ARGUMENT, "a sequence of %u positions cannot begin with %u",
+                       n_positions, source->len);
+    }
+    weft_status status = create(allocator, pool, config, n_positions, out, err);
+    if (status != WEFT_OK) return status;
+    kv_seq *seq = *out;
+    seq->converted = source->converted;
+    seq->len = source->len;
+    if (seq->len > 0) share(seq, source);
+    if (source->lender.take_back != NULL)
+        seq->lent = seq->len - seq->len % config->bounds.page_tokens;
+    status = finish_create(allocator, out, err);
+    if (status != WEFT_OK) return status;
+    seq->lender = source->lender;
+    fill_last(seq);
+    return WEFT_OK;
+}
+
+static kv_page *own_page(const void *user, uint32_t layer, uint32_t page_i)
+{
+    const kv_seq *seq = user;
+    return seq->held[slot_of(seq, layer, page_i)];
+}
+
+static uint32_t own_first(const void *user, uint32_t layer)
+{
+    return ((const kv_seq *)user)->firsts[layer];
+}
+
+static kv_page *own_state(const void *user, uint32_t layer)
+{
+    return ((const kv_seq *)user)->states[layer].committed;
 }
 
 weft_status kv_seq_clone(const weft_allocator *allocator, const kv_seq *source,
                          uint32_t n_positions, kv_seq **out, weft_error *err)
 {
-    const kv_config *c = source->config;
     *out = NULL;
     if (source->open) return err_set(err, WEFT_ARGUMENT, "cannot clone a sequence inside a step");
     if (n_positions < source->len) {
         return err_set(err, WEFT_ARGUMENT, "a clone of %u positions, the sequence has %u",
                        n_positions, source->len);
     }
-    kv_seq *seq;
-    weft_status status =
-        create(allocator, source->pool, c, source->converted, n_positions, &seq, err);
-    if (status != WEFT_OK) return status;
-    seq->len = source->len;
-    memcpy(seq->firsts, source->firsts, c->n_layers * sizeof *seq->firsts);
-    for (size_t i = 0; i < c->slots_total; i++) {
-        if (source->held[i] == NULL) continue;
-        source->held[i]->refs++;
-        put_page(seq, i, source->held[i]);
-    }
-    for (uint32_t layer = 0; layer < c->n_layers; layer++) {
-        kv_page *page = source->states[layer].committed;
-        if (page != NULL) page->refs++;
-        seq->states[layer].committed = page;
-    }
-    *out = seq;
-    return WEFT_OK;
+    kv_source of = {.len = source->len,
+                    .converted = source->converted,
+                    .user = source,
+                    .page = own_page,
+                    .first = own_first,
+                    .state = own_state};
+    return kv_seq_resume(allocator, source->pool, source->config, n_positions, &of, out, err);
 }
 
 uint32_t kv_seq_most_append(const kv_seq *seq)
@@ -187,11 +291,6 @@ uint32_t kv_seq_most_append(const kv_seq *seq)
     if (seq->converted) return most;
     uint32_t left = seq->config->start - seq->len;
     return left < most ? left : most;
-}
-
-static uint32_t pages_for(const kv_config *c, uint32_t n_positions)
-{
-    return (uint32_t)(((uint64_t)n_positions + c->bounds.page_tokens - 1) / c->bounds.page_tokens);
 }
 
 /* Gives back pages [first, end) of a layer. */
@@ -276,6 +375,7 @@ static void convert(kv_seq *seq)
         }
     }
     seq->converted = true;
+    seq->lent = 0;
     kv_pool_unreserve(seq->pool, seq->base_need);
 }
 
@@ -379,7 +479,7 @@ static void end_row(const kv_txn_row *row, uint32_t keep)
             continue;
         }
         give_pages(seq, layer, pages_for(c, len), end);
-        uint32_t first = c->layouts[layer]->keep(&c->geometries[layer], len);
+        uint32_t first = keep_at(c, layer, len);
         ASSERT(first <= len);
         if (first <= seq->firsts[layer]) continue;
         give_pages(seq, layer, seq->firsts[layer] / c->bounds.page_tokens,
@@ -403,6 +503,20 @@ void kv_txn_rollback(kv_txn *txn)
     if (txn->state == KV_TXN_IDLE) return;
     for (uint32_t i = 0; i < txn->n_rows; i++) end_row(&txn->rows[i], 0);
     kv_txn_init(txn);
+}
+
+/* What was lent and will be written anew needs a promise of its own. */
+static weft_status keep_lent(kv_seq *seq, uint32_t len, weft_error *err)
+{
+    uint32_t more[KV_CLASSES_MOST] = {0};
+    uint32_t lent = len - len % seq->config->bounds.page_tokens;
+    if (lent >= seq->lent) return WEFT_OK;
+    count_whole(seq, lent, seq->lent, 1, more);
+    weft_status status = kv_pool_reserve(seq->pool, more, err);
+    if (status != WEFT_OK) return status;
+    count_whole(seq, lent, seq->lent, 1, seq->converted ? seq->need : seq->base_need);
+    seq->lent = lent;
+    return WEFT_OK;
 }
 
 weft_status kv_seq_trim(kv_seq *seq, uint32_t len, weft_error *err)
@@ -430,6 +544,8 @@ weft_status kv_seq_trim(kv_seq *seq, uint32_t len, weft_error *err)
                            len, layer, seq->firsts[layer]);
         }
     }
+    weft_status status = keep_lent(seq, len, err);
+    if (status != WEFT_OK) return status;
     for (uint32_t layer = 0; layer < c->n_layers; layer++) {
         if (kv_is_recurrent(c, layer)) {
             if (len == 0) give_state(seq, c->class_of[layer], &seq->states[layer].committed);
@@ -458,7 +574,7 @@ void kv_seq_views(const kv_seq *seq, kv_view *views, uint32_t stride)
         *view = (kv_view){
             .geometry = geometry_of(seq, layer),
             .pages = seq->pages + seq->first_slots[layer],
-            .n_slots = c->n_slots[layer],
+            .n_slots = seq->n_slots[layer],
             .len = seq->len,
         };
     }

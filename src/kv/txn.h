@@ -10,21 +10,44 @@ typedef struct kv_state {
     kv_page *committed, *fresh, *record;
 } kv_state;
 
+/* Who keeps pages for a sequence that another's promise pays for, until it is destroyed. */
+typedef struct kv_lender {
+    void (*take_back)(void *user, void *lent); /* NULL: nobody */
+    void *user, *lent;
+} kv_lender;
+
 /* One sequence's pages in every layer. */
 typedef struct kv_seq {
-    kv_pool *pool;              /* borrowed */
-    const kv_config *config;    /* borrowed */
-    uint32_t len;               /* committed positions */
-    uint32_t limit;             /* positions it was reserved for */
-    kv_page **held;             /* [slots_total]: layer by layer its slots; NULL: no page held */
-    unsigned char **pages;      /* [slots_total]: where those are, as kernels want it */
-    uint32_t *first_slots;      /* [n_layers], where a layer's slots begin */
-    uint32_t *firsts;           /* [n_layers], lowest position retained */
-    kv_state *states;           /* [n_layers], of recurrent layers */
-    uint32_t *need, *base_need; /* [n_classes], what was reserved in its codecs and in base */
-    bool converted;             /* its pages are in its codecs; from the first if start is 0 */
-    bool open;                  /* a transaction has begun on it */
+    kv_pool *pool;           /* borrowed */
+    const kv_config *config; /* borrowed */
+    uint32_t len;            /* committed positions */
+    uint32_t limit;          /* positions it was reserved for */
+    size_t slots_total;
+    kv_page **held;        /* [slots_total]: layer by layer its slots; NULL: no page held */
+    unsigned char **pages; /* [slots_total]: where those are, as kernels want it */
+    uint32_t *first_slots; /* [n_layers], where a layer's slots begin */
+    uint32_t *n_slots;     /* [n_layers] */
+    uint32_t *firsts;      /* [n_layers], lowest position retained */
+    kv_state *states;      /* [n_layers], of recurrent layers */
+    /* What was reserved in its codecs and in base. */
+    uint32_t need[KV_CLASSES_MOST], base_need[KV_CLASSES_MOST];
+    uint32_t lent; /* positions, whole pages of them, that layers which keep all have from lender */
+    kv_lender lender;
+    bool reserved;
+    bool converted; /* its pages are in its codecs; from the first if start is 0 */
+    bool open;      /* a transaction has begun on it */
 } kv_seq;
+
+/* Pages that exist already, for a sequence to stand on. */
+typedef struct kv_source {
+    uint32_t len;   /* positions that they hold */
+    bool converted; /* as in kv_seq */
+    kv_lender lender;
+    const void *user; /* of the functions */
+    kv_page *(*page)(const void *user, uint32_t layer, uint32_t page_i);
+    uint32_t (*first)(const void *user, uint32_t layer); /* lowest position that is there */
+    kv_page *(*state)(const void *user, uint32_t layer); /* of a recurrent layer */
+} kv_source;
 
 /* Reserves pages for n_positions: LIMIT or NOMEM when that cannot be, with nothing changed. */
 weft_status kv_seq_create(const weft_allocator *allocator, kv_pool *pool, const kv_config *config,
@@ -36,6 +59,14 @@ weft_status kv_seq_create(const weft_allocator *allocator, kv_pool *pool, const 
 weft_status kv_seq_clone(const weft_allocator *allocator, const kv_seq *source,
                          uint32_t n_positions, kv_seq **out, weft_error *err);
 
+/* A sequence that stands where source does, at len, and may grow to n_positions. Pages are shared
+ * as with a clone, but whole pages of layers that keep all are lent: they are not reserved again,
+ * and the lender hears of the sequence's end. Nothing is lent where it fails: ARGUMENT when
+ * n_positions is less than len, else as kv_seq_create. */
+weft_status kv_seq_resume(const weft_allocator *allocator, kv_pool *pool, const kv_config *config,
+                          uint32_t n_positions, const kv_source *source, kv_seq **out,
+                          weft_error *err);
+
 /* Positions that a step may append: no row spans the position at which a sequence is converted. */
 uint32_t kv_seq_most_append(const kv_seq *seq);
 
@@ -44,8 +75,9 @@ void kv_seq_destroy(const weft_allocator *allocator, kv_seq *seq);
 
 /* Forgets positions from len on. LIMIT when a window no longer holds what position len sees, when a
  * recurrent layer stands elsewhere (all and nothing can always be kept), and below the position at
- * which the sequence was converted: what it saw there is gone; ARGUMENT when there are not so many
- * positions, and inside a transaction. */
+ * which the sequence was converted: what it saw there is gone; LIMIT, too, where what was lent would
+ * have to be its own and cannot be promised. ARGUMENT when there are not so many positions, and
+ * inside a transaction. */
 weft_status kv_seq_trim(kv_seq *seq, uint32_t len, weft_error *err);
 
 /* views: [n_layers * stride], this sequence's view of layer i goes to views[i * stride]. Valid
