@@ -150,9 +150,25 @@ typedef struct weft_kv_info {
     uint32_t n_recurrent;     /* layers whose state is f32 whatever the codec */
 } weft_kv_info;
 
-/* What one sequence's state costs with a codec spec ("bf16", "k=f16,v=bf16", ...). */
+/* What one sequence's state costs with a codec spec ("bf16", "turbo-k8v4,0..1=bf16", ...: see
+ * docs/kv.md). */
 WEFT_API weft_status weft_model_kv(const weft_model *model, const char *spec, weft_kv_info *info,
                                    weft_error *err);
+
+/* Strings are static. */
+typedef struct weft_kv_layer_info {
+    uint32_t struct_size;
+    /* "full", "window", "chunked", "latent", "recurrent"; "shared": it reads the keys and values of
+     * another layer and has none. */
+    const char *layout;
+    const char *k, *v; /* codecs; of a recurrent layer "f32" with any spec; "" when shared */
+    uint32_t window;   /* positions of a window or chunk, else 0 */
+    uint64_t bytes_per_token, bytes_fixed; /* as in weft_kv_info */
+} weft_kv_layer_info;
+
+/* What one layer of the model, counted from 0, stores with a codec spec. */
+WEFT_API weft_status weft_model_kv_layer(const weft_model *model, const char *spec, uint32_t layer,
+                                         weft_kv_layer_info *info, weft_error *err);
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
@@ -227,6 +243,13 @@ typedef struct weft_engine_options {
 /* options may be NULL. The model is borrowed until the engine is closed. */
 WEFT_API weft_status weft_engine_open(const weft_model *model, const weft_engine_options *options,
                                       weft_engine **engine, weft_error *err);
+
+/* What an engine opened so promises a request that needs n_positions positions: tokens of its
+ * prompt and all it may add but the last. The budget must hold that of all that run together. */
+WEFT_API weft_status weft_model_state_bytes(const weft_model *model,
+                                            const weft_engine_options *options,
+                                            uint32_t n_positions, uint64_t *n_bytes,
+                                            weft_error *err);
 
 /* Accepts NULL. Requests still open are cancelled and released. */
 WEFT_API void weft_engine_close(weft_engine *engine);

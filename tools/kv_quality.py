@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """kv_quality.py - measures what each codec of keys and values costs, and writes docs/kv-quality.md.
 
-    tools/kv_quality.py [--weft build/release/weft] [--threads N] [--model NAME]... [--again]
+    tools/kv_quality.py [--weft build/release/weft] [--threads N] [--model NAME]...
 
 Each model reads a text with keys and values in f32 and, side by side, with each codec; weft eval kl says
 how far the probabilities of the next token are apart. SmolLM2 and Gemma are those of
 tools/fetch_models.sh build/models smollm2 gemma3. The texts are made from this repository: its documents,
-and chats that models/tiny/draft writes. Results are kept in build/kv-quality and used again while model
-and text are the same; --again measures anew. The document has what was measured for every model so far.
+and chats that models/tiny/draft writes. Results are kept in build/kv-quality: what is there is not measured
+again unless --model names it. The document says of each what it was measured with.
 """
 
 import argparse
@@ -70,7 +70,6 @@ def chats(weft):
 
 
 def make_texts(weft):
-    """name -> (text, what it is)."""
     pairs = chats(weft)
     turns = "".join(
         f"<|user|>\n{prompt}<|end|>\n<|assistant|>\n{answer}<|end|>\n" for prompt, answer in pairs
@@ -78,13 +77,7 @@ def make_texts(weft):
     paths = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md"))]
     documents = "".join(path.read_text("utf-8") for path in paths if path != DOCUMENT)
     stories = "".join(answer + "\n\n" for _, answer in pairs)
-    return {
-        "documents": (
-            documents + stories,
-            "README.md, CONTRIBUTING.md and docs/*.md without this page, then the stories of the chats below",
-        ),
-        "chats": (turns, "chats that models/tiny/draft wrote (tools/kv_quality.py has prompts and options)"),
-    }
+    return {"documents": documents + stories, "chats": turns}
 
 
 def sha256(path):
@@ -126,10 +119,7 @@ def measure(weft, name, text, threads, made_of):
 
 
 def rounded(value):
-    """Three digits, without an exponent; seven places for what is next to nothing."""
-    if value < 1e-4:
-        return f"{value:.7f}"
-    return f"{value:#.3g}" if value < 1 else f"{value:.2f}"
+    return f"{value:.2e}" if value < 1e-4 else f"{value:#.3g}"
 
 
 def section(name, result):
@@ -137,9 +127,9 @@ def section(name, result):
     lines = [
         f"## {title}",
         "",
-        f"{result['scored']} tokens of the {text}, windows of {window}; perplexity with f32"
-        f" {result['against']['perplexity']:.3f}. Measured {result['date']} on {result['machine']}"
-        f" ({result['isa']}), commit {result['commit']}.",
+        f"{result['scored']} tokens of the {text} (SHA-256 `{result['key']['text']}`) in windows of {window};",
+        f"perplexity with f32: {result['against']['perplexity']:.3f}. Measured {result['date']} on"
+        f" {result['machine']} ({result['isa']}), commit {result['commit']}.",
         "",
         "| codec | bytes a token | mean KL | +/- | 99.9 % | largest | same likeliest | perplexity |",
         "|---|---|---|---|---|---|---|---|",
@@ -153,34 +143,29 @@ def section(name, result):
     return lines
 
 
-def document(results, texts):
-    lines = [
-        "<!-- Written by tools/kv_quality.py. -->",
-        "# What a codec costs",
-        "",
-        "How far the probabilities of the next token are from those that the same model has with keys and"
-        " values in f32:",
-        "the Kullback-Leibler divergence in nats a token, its mean with the standard error, its 99.9 % quantile"
-        " and its",
-        "maximum, and how often the likeliest token is the same. Everything else is the same on both sides"
-        " (`--act f32`).",
-        "Bytes a token are those of `weft inspect`: layers that grow without bound, with the parameters of"
-        " affine in bf16.",
-        "Here, with `--act f32`, these are f32, so affine with 8 bits is somewhat worse by default than it is here.",
-        "",
-        "    tools/fetch_models.sh build/models smollm2 gemma3",
-        "    tools/kv_quality.py",
-        "",
-        "| text | bytes | SHA-256 | what it is |",
-        "|---|---|---|---|",
-    ]
-    for name, (text, what) in texts.items():
-        data = text.encode("utf-8")
-        lines.append(f"| {name} | {len(data)} | `{hashlib.sha256(data).hexdigest()}` | {what} |")
-    for name in MODELS:
-        if name in results:
-            lines += ["", *section(name, results[name])]
-    return "\n".join(lines) + "\n"
+OPENING = """<!-- Written by tools/kv_quality.py. -->
+# What a codec costs
+
+How far the probabilities of the next token are from those that the same model has with keys and values in f32:
+the Kullback-Leibler divergence in nats a token, its mean with the standard error (as if tokens were independent),
+its 99.9 % quantile and its maximum, and how often the likeliest token is the same. Everything else is the same on
+both sides (`--act f32`). Bytes a token are those of `weft inspect`: of layers that keep every position, with the
+parameters of affine in bf16. Here, with `--act f32`, these are f32; bf16 ones, the default, add to the error of
+affine with 8 bits ([kv.md](kv.md#codecs)).
+
+    tools/fetch_models.sh build/models smollm2 gemma3
+    tools/kv_quality.py
+
+The documents are README.md, CONTRIBUTING.md and docs/*.md without this page, and behind them the stories of the
+chats, which models/tiny/draft writes at a temperature of 0.8 to prompts that the tool lists, as in its training.
+Other models, other text, longer contexts: other numbers. Measure yours with `weft eval kl`.
+"""
+
+
+def document(results):
+    parts = [OPENING]
+    parts += ["\n".join(section(name, results[name])) + "\n" for name in MODELS if name in results]
+    return "\n".join(parts)
 
 
 def main():
@@ -188,31 +173,24 @@ def main():
     parser.add_argument("--weft", type=Path, default=ROOT / "build" / "release" / "weft")
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--model", choices=list(MODELS), action="append")
-    parser.add_argument("--again", action="store_true")
     args = parser.parse_args()
     weft = args.weft.resolve()
     RESULTS.mkdir(parents=True, exist_ok=True)
     made_of = commit()  # what is measured may take hours; meanwhile the tree may change
-    texts = make_texts(weft)
+    texts = {}
     results = {}
     for name, (_, path, text, _) in MODELS.items():
-        key = {
-            "model": sha256(ROOT / path) if (ROOT / path).exists() else "",
-            "text": hashlib.sha256(texts[text][0].encode("utf-8")).hexdigest(),
-            "codecs": CODECS,
-        }
         kept = RESULTS / f"{name}.json"
-        known = json.loads(kept.read_text()) if kept.is_file() else {}
-        wanted = name in (args.model or MODELS)
-        if known.get("key") != key or (wanted and args.again):
-            if not wanted:
-                continue
-            if not key["model"]:
+        if not kept.is_file() or name in (args.model or []):
+            if not (ROOT / path).exists():
                 sys.exit(f"kv_quality.py: {path} is missing; see tools/fetch_models.sh")
-            known = {"key": key, **measure(weft, name, texts[text][0], args.threads, made_of)}
+            texts = texts or make_texts(weft)
+            digest = hashlib.sha256(texts[text].encode("utf-8")).hexdigest()
+            known = measure(weft, name, texts[text], args.threads, made_of)
+            known["key"] = {"model": sha256(ROOT / path), "text": digest}
             kept.write_text(json.dumps(known, indent=1) + "\n")
-        results[name] = known
-        DOCUMENT.write_text(document(results, texts), "utf-8")
+        results[name] = json.loads(kept.read_text())
+        DOCUMENT.write_text(document(results), "utf-8")
 
 
 if __name__ == "__main__":

@@ -56,19 +56,40 @@ static weft_status open_backend(weft_engine *e, weft_error *err)
     return e->api->supports(e->backend, &e->model->graph, err);
 }
 
+static weft_status make_kv(const llm *m, const engine_options *o, arena *a, kv_spec *spec,
+                           kv_config *config, weft_error *err)
+{
+    weft_status status = kv_spec_parse(o->kv, o->act == WEFT_ACT_F32 ? "f32" : "bf16", spec, err);
+    if (status != WEFT_OK) return status;
+    spec->n_model_layers = m->params.n_layers;
+    kv_bounds bounds = {
+        .context = o->context, .most_append = o->chunk_tokens, .page_tokens = KV_PAGE_TOKENS};
+    return kv_config_init(config, a, m->kv_layers, m->n_kv_layers, spec, &bounds, err);
+}
+
+weft_status engine_state_bytes(const llm *m, const engine_options *options, uint32_t n_positions,
+                               uint64_t *n_bytes, weft_error *err)
+{
+    arena a;
+    kv_spec spec;
+    kv_config config;
+    arena_init(&a, m->env.allocator, 0);
+    weft_status status = make_kv(m, options, &a, &spec, &config, err);
+    if (status == WEFT_OK && n_positions > options->context) {
+        status = err_set(err, WEFT_LIMIT, "%u positions, the context holds %u", n_positions,
+                         options->context);
+    }
+    *n_bytes = status == WEFT_OK ? kv_config_bytes(&config, n_positions) : 0;
+    arena_deinit(&a);
+    return status;
+}
+
 static weft_status open_kv(weft_engine *e, weft_error *err)
 {
     const engine_options *o = &e->options;
-    const llm *m = e->model;
-    weft_status status =
-        kv_spec_parse(o->kv, o->act == WEFT_ACT_F32 ? "f32" : "bf16", &e->kv_spec, err);
+    weft_status status = make_kv(e->model, o, &e->arena, &e->kv_spec, &e->kv, err);
     if (status != WEFT_OK) return status;
     kv_spec_print(&e->kv_spec, e->kv_text, sizeof e->kv_text);
-    kv_bounds bounds = {
-        .context = o->context, .most_append = o->chunk_tokens, .page_tokens = KV_PAGE_TOKENS};
-    status =
-        kv_config_init(&e->kv, &e->arena, m->kv_layers, m->n_kv_layers, &e->kv_spec, &bounds, err);
-    if (status != WEFT_OK) return status;
     uint64_t budget = o->memory_bytes;
     if (budget == 0) {
         budget = kv_config_bytes(&e->kv, o->context);

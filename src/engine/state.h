@@ -62,7 +62,7 @@ struct weft_engine {
     backend_plan *plan;
     engine_options options;
     kv_spec kv_spec;
-    char kv_text[64];
+    char kv_text[KV_SPEC_TEXT];
     kv_config kv;
     kv_pool *pool;
     kv_txn txn;

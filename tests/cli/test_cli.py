@@ -413,6 +413,25 @@ class Logits(Case):
                     for key, value in first.items():
                         self.assertEqual(value[2].tobytes(), again[key][2].tobytes(), key)
 
+    def test_rules_for_layers(self):
+        ids = ",".join(str(i * 37 % 4096) for i in range(70))
+        plain = self.logits("window-mlx4", "--ids", ids, "--kv", "k=f16,v=tv4")["logits"][2]
+        for spec in ("turbo-k8v4,0..-1.k=f16", "v=tv4,0..2.k=f16,-3..5.k=f16", "k=f16,v=tv4,1=q8_0"):
+            rules = self.logits("window-mlx4", "--ids", ids, "--kv", spec)["logits"][2]
+            self.assertEqual(rules == plain, "q8_0" not in spec, spec)
+        words = ["--ids", ids, "--act", "f32", "--kv", "affine4g64,0..1=bf16,2=turbo-k8v3,-2.v=tv5,start=40"]
+        fast = self.logits("window-mlx4", *words)["logits"][2]
+        slow = self.logits("window-mlx4", *words, "--backend", "ref")["logits"][2]
+        self.assertLess(max(abs(x - y) for x, y in zip(fast, slow)), 1e-3)
+        for status, spec, part in (
+            (2, "bf16,0=f16", "kv override for layer 0: layer 0 is recurrent"),
+            (2, "bf16,-7=f16", "kv override for layer -7: the model has 6 layers"),
+            (2, "bf16,2=nonsense", "unknown kv codec 'nonsense'"),
+            (1, "bf16,2.start=5", "'2.start=5'"),
+        ):
+            words = ["logits", model("hybrid-mlx4"), "--ids", "1", "--out", self.folder / "out"]
+            self.assertIn(part, self.sentence(status, *words, "--kv", spec))
+
     def test_reference(self):
         """Greedy tokens of the reference implementation, in f32 from bf16 weights."""
         case = json.loads((model("reference.json")).read_text())["models"]["draft"]["cases"][0]
