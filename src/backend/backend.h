@@ -80,7 +80,8 @@ typedef struct backend_api {
 
     /* The fresh state of a recurrent layer anew, from its committed one and the first n positions
      * of the record that a run left in view: the bits that a step of those n alone would have made.
-     * Allocates nothing and cannot fail; n is at least 1. */
+     * A marked state stays what the run made of it. Allocates nothing and cannot fail; n is at
+     * least 1. */
     void (*replay)(backend *b, backend_plan *plan, uint32_t state_i, const kv_view *view,
                    uint32_t n);
 

@@ -10,7 +10,8 @@
  * nothing is stored for it.
  *
  * A recurrent layer has no positions but a state: buffers of f32 numbers behind one another in one
- * page. A step reads the committed page and fills a fresh one; nobody writes what is committed. */
+ * page. A step reads the committed page and fills a fresh one; nobody writes what is committed. It
+ * may be asked for a third, the state after the first `mark` of its positions. */
 #ifndef BACKEND_KV_VIEW_H
 #define BACKEND_KV_VIEW_H
 
@@ -67,6 +68,8 @@ typedef struct kv_view {
     const unsigned char *committed; /* NULL: all zeros, as at len 0 */
     unsigned char *fresh;           /* the whole state after the step; NULL outside of one */
     unsigned char *record; /* [positions of the row, record_bytes]; NULL: nobody will replay it */
+    unsigned char *marked; /* the whole state after the first mark of the step; NULL: not wanted */
+    uint32_t mark;         /* at least 1, at most the positions of the row */
 } kv_view;
 
 /* Attention cuts the positions at multiples of this and merges in ascending order
@@ -113,6 +116,11 @@ static inline const float *kv_committed(const kv_view *v, uint32_t buffer)
 static inline float *kv_fresh(const kv_view *v, uint32_t buffer)
 {
     return (float *)(void *)(v->fresh + v->geometry->buffers_at[buffer]);
+}
+
+static inline float *kv_marked(const kv_view *v, uint32_t buffer)
+{
+    return (float *)(void *)(v->marked + v->geometry->buffers_at[buffer]);
 }
 
 /* Of the n-th position of a row. */

@@ -64,7 +64,7 @@ static void add_row(weft_engine *e, request *r, uint32_t n)
     uint32_t row_i = b->step.n_rows++;
     uint32_t n_outputs = wanted(r, n);
     b->rows[row_i] = (batch_row){r, b->step.n_outputs, n_outputs};
-    b->txn_rows[row_i] = (kv_txn_row){r->seq, n, false};
+    b->txn_rows[row_i] = (kv_txn_row){r->seq, n, false, 0};
     b->keep[row_i] = n;
     for (uint32_t i = 0; i < n; i++) {
         uint32_t token_i = b->step.n_tokens + i;

@@ -229,8 +229,11 @@ static uint32_t in_codecs(const kv_config *c, uint32_t n)
     return n < c->start ? 0 : n;
 }
 
-/* Of a recurrent layer: what is committed, and what a step makes of it. */
-enum { STATES_PER_SEQUENCE = 2 };
+/* Of a recurrent layer: what is committed, what a step makes of it, and what it marks. */
+static uint32_t states_per_sequence(const kv_config *c)
+{
+    return c->bounds.marks ? 3 : 2;
+}
 
 void kv_config_need(const kv_config *c, uint32_t n_positions, uint32_t *need, uint32_t *base)
 {
@@ -238,7 +241,7 @@ void kv_config_need(const kv_config *c, uint32_t n_positions, uint32_t *need, ui
     memset(base, 0, c->n_classes * sizeof *base);
     for (uint32_t i = 0; i < c->n_layers; i++) {
         if (kv_is_recurrent(c, i)) {
-            need[c->class_of[i]] += STATES_PER_SEQUENCE;
+            need[c->class_of[i]] += states_per_sequence(c);
             if (c->bounds.most_verify > 0) need[c->record_class_of[i]]++;
             continue;
         }
@@ -252,7 +255,7 @@ uint64_t kv_config_bytes(const kv_config *c, uint32_t n_positions)
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < c->n_layers; i++) {
         if (kv_is_recurrent(c, i)) {
-            bytes += STATES_PER_SEQUENCE * (uint64_t)c->geometries[i].page_bytes;
+            bytes += states_per_sequence(c) * (uint64_t)c->geometries[i].page_bytes;
             if (c->bounds.most_verify > 0) bytes += record_page_bytes(c, i);
             continue;
         }

@@ -19,6 +19,7 @@ typedef struct kv_bounds {
     uint32_t most_append; /* most positions a sequence gains in one step */
     uint32_t page_tokens; /* a power of two in 16..256 */
     uint32_t most_verify; /* most positions of a step of which a part may be kept; 0: all or none */
+    bool marks;           /* steps may be asked for a state they pass by (kv/txn.h) */
 } kv_bounds;
 
 typedef struct kv_config {

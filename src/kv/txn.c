@@ -17,8 +17,9 @@
  *        one first.
  *   T-7  All pages of a sequence are in base below start and in its codecs from there on; no row
  *        spans start.
- *   T-8  Between transactions a recurrent layer holds its state at len and nothing else, none at 0;
- *        what is committed is never written: begin takes a fresh page, and commit publishes it.
+ *   T-8  Between transactions a recurrent layer holds its state at len, none at 0, the one at
+ *        mark_at, if that is not 0, and nothing else; what is committed is never written: begin
+ *        takes a fresh page, and commit publishes it.
  */
 #include "kv/txn.h"
 
@@ -57,6 +58,26 @@ static void give_state(const kv_seq *seq, uint32_t class_i, kv_page **page)
     *page = NULL;
 }
 
+static void drop_mark(kv_seq *seq)
+{
+    const kv_config *c = seq->config;
+    for (uint32_t layer = 0; layer < c->n_layers && seq->mark_at != 0; layer++) {
+        give_state(seq, c->class_of[layer], &seq->states[layer].marked);
+    }
+    seq->mark_at = 0;
+}
+
+void kv_seq_drop_mark(kv_seq *seq)
+{
+    ASSERT(!seq->open); /* T-5 */
+    drop_mark(seq);
+}
+
+kv_page *kv_seq_marked(const kv_seq *seq, uint32_t layer)
+{
+    return seq->open ? NULL : seq->states[layer].marked;
+}
+
 static uint32_t pages_for(const kv_config *c, uint32_t n_positions)
 {
     return (uint32_t)(((uint64_t)n_positions + c->bounds.page_tokens - 1) / c->bounds.page_tokens);
@@ -71,6 +92,7 @@ static void give_all(kv_seq *seq)
             if (page != NULL) kv_pool_give(seq->pool, class_of(seq, layer), page);
         }
         give_state(seq, c->class_of[layer], &seq->states[layer].committed);
+        give_state(seq, c->class_of[layer], &seq->states[layer].marked);
     }
 }
 
@@ -330,6 +352,7 @@ static void begin_state(const kv_txn_row *row, uint32_t layer)
     kv_state *state = &row->seq->states[layer];
     ASSERT((state->committed == NULL) == (row->seq->len == 0)); /* T-8 */
     state->fresh = kv_pool_take(row->seq->pool, c->class_of[layer]);
+    if (row->mark > 0) state->marked = kv_pool_take(row->seq->pool, c->class_of[layer]);
     if (may_replay(row)) {
         state->record = kv_pool_take(row->seq->pool, c->record_class_of[layer]);
     }
@@ -339,6 +362,8 @@ static void begin_row(const kv_txn_row *row)
 {
     kv_seq *seq = row->seq;
     seq->open = true;
+    drop_mark(seq);
+    if (row->mark > 0) seq->mark_at = seq->len + row->mark;
     uint32_t first = pages_for(seq->config, seq->len);
     uint32_t end = pages_for(seq->config, seq->len + row->n);
     for (uint32_t layer = 0; layer < seq->config->n_layers; layer++) {
@@ -384,10 +409,25 @@ void kv_txn_init(kv_txn *txn)
     *txn = (kv_txn){.state = KV_TXN_IDLE};
 }
 
+static weft_status check_mark(const kv_txn_row *row, uint32_t row_i, weft_error *err)
+{
+    const kv_config *c = row->seq->config;
+    if (row->mark > row->n) {
+        return err_set(err, WEFT_ARGUMENT, "row %u marks %u of its %u positions", row_i, row->mark,
+                       row->n);
+    }
+    if (row->mark > 0 && c->n_recurrent > 0 && !c->bounds.marks) {
+        return err_set(err, WEFT_LIMIT, "row %u marks a state, for which no page was promised",
+                       row_i);
+    }
+    return WEFT_OK;
+}
+
 static weft_status check_rows(const kv_txn_row *rows, uint32_t n_rows, weft_error *err)
 {
     for (uint32_t i = 0; i < n_rows; i++) {
         const kv_seq *seq = rows[i].seq;
+        weft_status status;
         for (uint32_t k = 0; k < i; k++) {
             if (rows[k].seq == seq) {
                 return err_set(err, WEFT_ARGUMENT, "rows %u and %u of a step are the same sequence",
@@ -405,6 +445,8 @@ static weft_status check_rows(const kv_txn_row *rows, uint32_t n_rows, weft_erro
             return err_set(err, WEFT_LIMIT, "row %u spans position %u, where it is converted", i,
                            seq->config->start);
         }
+        status = check_mark(&rows[i], i, err);
+        if (status != WEFT_OK) return status;
         uint32_t verify = seq->config->bounds.most_verify;
         if (seq->config->n_recurrent > 0 && may_replay(&rows[i]) && rows[i].n > verify) {
             return err_set(err, WEFT_LIMIT, "row %u verifies %u positions, a record holds %u", i,
@@ -444,6 +486,8 @@ static kv_view state_view(const kv_seq *seq, uint32_t layer)
         .committed = page_at(state->committed),
         .fresh = page_at(state->fresh),
         .record = page_at(state->record),
+        .marked = seq->open ? page_at(state->marked) : NULL,
+        .mark = seq->open && seq->mark_at != 0 ? seq->mark_at - seq->len : 0,
     };
 }
 
@@ -473,6 +517,7 @@ static void end_row(const kv_txn_row *row, uint32_t keep)
     ASSERT(seq->open && keep <= row->n);
     uint32_t end = pages_for(c, seq->len + row->n);
     uint32_t len = seq->len + keep;
+    if (len < seq->mark_at) drop_mark(seq);
     for (uint32_t layer = 0; layer < c->n_layers; layer++) {
         if (kv_is_recurrent(c, layer)) {
             end_state(row, layer, keep);
@@ -546,6 +591,7 @@ weft_status kv_seq_trim(kv_seq *seq, uint32_t len, weft_error *err)
     }
     weft_status status = keep_lent(seq, len, err);
     if (status != WEFT_OK) return status;
+    if (len < seq->mark_at) drop_mark(seq);
     for (uint32_t layer = 0; layer < c->n_layers; layer++) {
         if (kv_is_recurrent(c, layer)) {
             if (len == 0) give_state(seq, c->class_of[layer], &seq->states[layer].committed);

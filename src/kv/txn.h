@@ -4,10 +4,10 @@
 
 #include "kv/page.h"
 
-/* A recurrent layer's pages. Outside of a step there is committed alone; NULL: zeros, as at len 0.
- */
+/* A recurrent layer's pages. Outside of a step there is committed alone, NULL: zeros, as at len 0;
+ * and what the last step marked. */
 typedef struct kv_state {
-    kv_page *committed, *fresh, *record;
+    kv_page *committed, *fresh, *record, *marked;
 } kv_state;
 
 /* Who keeps pages for a sequence that another's promise pays for, until it is destroyed. */
@@ -29,9 +29,10 @@ typedef struct kv_seq {
     uint32_t *n_slots;     /* [n_layers] */
     uint32_t *firsts;      /* [n_layers], lowest position retained */
     kv_state *states;      /* [n_layers], of recurrent layers */
+    uint32_t mark_at;      /* positions at which the marked states stand; 0: there are none */
     /* What was reserved in its codecs and in base. */
     uint32_t need[KV_CLASSES_MOST], base_need[KV_CLASSES_MOST];
-    uint32_t lent; /* positions, whole pages of them, that layers which keep all have from lender */
+    uint32_t lent; /* positions in whole pages that layers which keep all have from lender */
     kv_lender lender;
     bool reserved;
     bool converted; /* its pages are in its codecs; from the first if start is 0 */
@@ -75,14 +76,21 @@ void kv_seq_destroy(const weft_allocator *allocator, kv_seq *seq);
 
 /* Forgets positions from len on. LIMIT when a window no longer holds what position len sees, when a
  * recurrent layer stands elsewhere (all and nothing can always be kept), and below the position at
- * which the sequence was converted: what it saw there is gone; LIMIT, too, where what was lent would
- * have to be its own and cannot be promised. ARGUMENT when there are not so many positions, and
- * inside a transaction. */
+ * which the sequence was converted: what it saw there is gone. LIMIT, too, where what was lent
+ * would have to be its own and cannot be promised. ARGUMENT when there are not so many positions,
+ * and inside a transaction. */
 weft_status kv_seq_trim(kv_seq *seq, uint32_t len, weft_error *err);
 
 /* views: [n_layers * stride], this sequence's view of layer i goes to views[i * stride]. Valid
  * until the next begin, commit, rollback or trim. */
 void kv_seq_views(const kv_seq *seq, kv_view *views, uint32_t stride);
+
+/* The state of a recurrent layer at mark_at, for others to share (one more of its refs each, and
+ * from then on a promise of their own); NULL where there is none, and inside a transaction. */
+kv_page *kv_seq_marked(const kv_seq *seq, uint32_t layer);
+
+/* Forgets marked states. Traps inside a transaction. */
+void kv_seq_drop_mark(kv_seq *seq);
 
 typedef enum kv_txn_state { KV_TXN_IDLE, KV_TXN_RESERVED } kv_txn_state;
 
@@ -91,6 +99,9 @@ typedef struct kv_txn_row {
     kv_seq *seq;
     uint32_t n;
     bool partial; /* a part of them may be kept, which recurrent layers must be prepared for */
+    /* The step leaves the states of recurrent layers after so many of its positions, too: marked,
+     * if that many are kept, until the next begin, a drop or a trim below. 0: it does not. */
+    uint32_t mark;
 } kv_txn_row;
 
 typedef struct kv_txn {
@@ -102,17 +113,18 @@ typedef struct kv_txn {
 void kv_txn_init(kv_txn *txn);
 
 /* Pages for positions len .. len + n - 1 of every row and layer, all or nothing. ARGUMENT when
- * already begun, when a sequence stands twice in rows or is in another transaction; LIMIT when a
- * row exceeds what its sequence was reserved for, what a step may append, or, where a part of it
- * may be kept, what a record holds. */
+ * already begun, when a sequence stands twice in rows or is in another transaction, and when a mark
+ * lies beyond its row; LIMIT when a row exceeds what its sequence was reserved for, what a step may
+ * append, or, where a part of it may be kept, what a record holds, and when it has a mark but no
+ * page was promised for one. */
 weft_status kv_txn_begin(kv_txn *txn, const kv_txn_row *rows, uint32_t n_rows, weft_error *err);
 
 /* keep: [n_rows], positions that become permanent, at most n each, and all or none where there are
- * recurrent layers and the row is not marked; a sequence that thereby reaches start is converted.
+ * recurrent layers and the row is not partial; a sequence that thereby reaches start is converted.
  * Cannot fail. */
 void kv_txn_commit(kv_txn *txn, const uint32_t *keep);
 
-/* As if begin had not been called. */
+/* As if begin had not been called, but for a mark that there was before. */
 void kv_txn_rollback(kv_txn *txn);
 
 #endif

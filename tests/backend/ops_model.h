@@ -325,6 +325,8 @@ typedef struct sequence {
     unsigned char **pages;                  /* [slots_total] */
     unsigned char *states[MODEL_STATES][2]; /* of recurrent layers: committed and fresh */
     unsigned char *records[MODEL_STATES];   /* where a test wants them, its own; else NULL */
+    unsigned char *marked[MODEL_STATES];    /* likewise */
+    uint32_t mark;                          /* of the next row */
     float *logits;                          /* [n, cols of the output] */
 } sequence;
 
@@ -483,6 +485,8 @@ static inline void sequence_views(const sequence *q, kv_view *views, uint32_t st
         views[(size_t)l * stride].committed = q->len == 0 ? NULL : q->states[l][0];
         views[(size_t)l * stride].fresh = q->states[l][1];
         views[(size_t)l * stride].record = q->records[l];
+        views[(size_t)l * stride].marked = q->marked[l];
+        views[(size_t)l * stride].mark = q->mark;
     }
 }
 

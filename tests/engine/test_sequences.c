@@ -48,8 +48,11 @@ static void world_open(world *w, const llm *model, const char *name, const char 
     arena_init(&w->arena, &w->memory.allocator, 0);
     kv_spec spec;
     assert_ok(kv_spec_parse("affine8g32", "bf16", &spec, &err), &err);
-    kv_bounds bounds = {
-        .context = CONTEXT, .most_append = 48, .page_tokens = 16, .most_verify = MOST_VERIFY};
+    kv_bounds bounds = {.context = CONTEXT,
+                        .most_append = 48,
+                        .page_tokens = 16,
+                        .most_verify = MOST_VERIFY,
+                        .marks = true};
     assert_ok(kv_config_init(&w->config, &w->arena, model->kv_layers, model->n_kv_layers, &spec,
                              &bounds, &err),
               &err);
@@ -95,11 +98,11 @@ static void close_seq(world *w, kv_seq *seq)
     kv_seq_destroy(&w->memory.allocator, seq);
 }
 
-/* What a row of a step is fed, and how much of it stays. */
+/* What a row of a step is fed, how much of it stays, and where a state is marked. */
 typedef struct feed {
     kv_seq *seq;
     const int32_t *ids;
-    uint32_t n, keep;
+    uint32_t n, keep, mark;
 } feed;
 
 /* KV-59: from begin to commit nothing is allocated. */
@@ -124,7 +127,7 @@ static void step(world *w, const feed *feeds, uint32_t n_rows)
     w->memory.armed = true;
     for (uint32_t r = 0; r < n_rows; r++) {
         const feed *f = &feeds[r];
-        rows[r] = (kv_txn_row){f->seq, f->n, f->keep != 0 && f->keep != f->n};
+        rows[r] = (kv_txn_row){f->seq, f->n, f->keep != 0 && f->keep != f->n, f->mark};
         keep[r] = f->keep;
         w->of_row[r] = w->logits + (size_t)s.n_tokens * w->n_vocab;
         for (uint32_t i = 0; i < f->n; i++, s.n_tokens++) {
@@ -167,16 +170,33 @@ static void assert_same_states(const world *w, const kv_seq *a, const kv_seq *b)
     }
 }
 
+/* What a marks is what b holds. */
+static void assert_marked_as(const world *w, const kv_seq *a, const kv_seq *b)
+{
+    kv_view of_b[MOST_STATES];
+    assert_int_equal(a->mark_at, b->len);
+    kv_seq_views(b, of_b, 1);
+    for (uint32_t l = 0; l < w->config.n_layers; l++) {
+        const kv_page *page = kv_seq_marked(a, l);
+        assert_int_equal(page != NULL, kv_is_recurrent(&w->config, l));
+        for (uint32_t i = 0; i < KV_BUFFERS && page != NULL; i++) {
+            assert_memory_equal(page->at + of_b[l].geometry->buffers_at[i],
+                                kv_committed(&of_b[l], i),
+                                w->model->kv_layers[l].buffers[i] * sizeof(float));
+        }
+    }
+}
+
 /* Feeds both the same and compares all logits. */
 static void assert_same_from_here(world *w, kv_seq *a, kv_seq *b, uint64_t seed)
 {
     int32_t next[3];
     fill_ids(w, next, 3, seed);
-    step(w, &(feed){a, next, 3, 3}, 1);
+    step(w, &(feed){a, next, 3, 3, 0}, 1);
     float *of_a = malloc((size_t)3 * w->n_vocab * sizeof *of_a);
     assert_non_null(of_a);
     memcpy(of_a, w->of_row[0], (size_t)3 * w->n_vocab * sizeof *of_a);
-    step(w, &(feed){b, next, 3, 3}, 1);
+    step(w, &(feed){b, next, 3, 3, 0}, 1);
     assert_floats_identical(of_a, w->of_row[0], (size_t)3 * w->n_vocab, w->n_vocab);
     free(of_a);
 }
@@ -194,23 +214,51 @@ static void check_parts(world *w, uint32_t n)
         for (uint32_t i = 0; i < 3; i++) {
             seq[i] = open_seq(w);
             fill_ids(w, ids[i], BEFORE[i] + n, 100 + i);
-            if (BEFORE[i] > 0) step(w, &(feed){seq[i], ids[i], BEFORE[i], BEFORE[i]}, 1);
+            if (BEFORE[i] > 0) step(w, &(feed){seq[i], ids[i], BEFORE[i], BEFORE[i], 0}, 1);
             uint32_t keep = (part + i * 5) % (n + 1);
-            feeds[i] = (feed){seq[i], ids[i] + BEFORE[i], n, keep};
+            feeds[i] = (feed){seq[i], ids[i] + BEFORE[i], n, keep, 0};
         }
         kv_seq *other = open_seq(w);
-        feeds[3] = (feed){other, prompt, 9, 9};
+        feeds[3] = (feed){other, prompt, 9, 9, 0};
         step(w, feeds, 4);
         for (uint32_t i = 0; i < 3; i++) {
             kv_seq *plain = open_seq(w);
             uint32_t kept = BEFORE[i] + feeds[i].keep;
-            if (kept > 0) step(w, &(feed){plain, ids[i], kept, kept}, 1);
+            if (kept > 0) step(w, &(feed){plain, ids[i], kept, kept, 0}, 1);
             assert_same_states(w, seq[i], plain);
             assert_same_from_here(w, seq[i], plain, part);
             close_seq(w, plain);
             close_seq(w, seq[i]);
         }
         close_seq(w, other);
+    }
+}
+
+/* A prompt in pieces, the last of which marks each of its positions in turn, beside a row of which
+ * a part is kept. */
+static void check_marks(world *w, uint32_t n)
+{
+    int32_t ids[2][CONTEXT];
+    for (uint32_t i = 0; i < 2; i++) fill_ids(w, ids[i], CONTEXT, 300 + i);
+    for (uint32_t mark = 1; mark <= n; mark++) {
+        kv_seq *a = open_seq(w);
+        kv_seq *b = open_seq(w);
+        kv_seq *plain = open_seq(w);
+        step(w, &(feed){a, ids[0], 20, 20, 7}, 1);
+        uint32_t kept = mark + (n - mark) / 2;
+        feed both[2] = {{a, ids[0] + 20, n, n, mark}, {b, ids[1], n, kept, mark}};
+        step(w, both, 2);
+        step(w, &(feed){plain, ids[0], 20 + mark, 20 + mark, 0}, 1);
+        assert_marked_as(w, a, plain);
+        assert_ok(kv_seq_trim(plain, 0, NULL), NULL);
+        step(w, &(feed){plain, ids[1], mark, mark, 0}, 1);
+        assert_marked_as(w, b, plain);
+        if (kept > mark) step(w, &(feed){plain, ids[1] + mark, kept - mark, kept - mark, 0}, 1);
+        assert_same_states(w, b, plain);
+        assert_same_from_here(w, b, plain, mark);
+        close_seq(w, a);
+        close_seq(w, b);
+        close_seq(w, plain);
     }
 }
 
@@ -221,15 +269,15 @@ static void check_clones(world *w)
     int32_t more[2][7];
     fill_ids(w, ids, 40, 1);
     kv_seq *a = open_seq(w);
-    step(w, &(feed){a, ids, 40, 40}, 1);
+    step(w, &(feed){a, ids, 40, 40, 0}, 1);
     kv_seq *b = clone_seq(w, a);
     for (uint32_t i = 0; i < 2; i++) fill_ids(w, more[i], 7, 10 + i);
-    feed both[2] = {{a, more[0], 7, 7}, {b, more[1], 7, 3}};
+    feed both[2] = {{a, more[0], 7, 7, 0}, {b, more[1], 7, 3, 0}};
     step(w, both, 2);
     for (uint32_t i = 0; i < 2; i++) {
         kv_seq *plain = open_seq(w);
-        step(w, &(feed){plain, ids, 40, 40}, 1);
-        step(w, &(feed){plain, more[i], both[i].keep, both[i].keep}, 1);
+        step(w, &(feed){plain, ids, 40, 40, 0}, 1);
+        step(w, &(feed){plain, more[i], both[i].keep, both[i].keep, 0}, 1);
         assert_same_states(w, both[i].seq, plain);
         assert_same_from_here(w, both[i].seq, plain, 77);
         close_seq(w, plain);
@@ -249,6 +297,7 @@ static void check_backend(const llm *model, const char *name, const char *isa, u
     world w;
     world_open(&w, model, name, isa, n_threads);
     for (size_t i = 0; i < sizeof SIZES / sizeof SIZES[0]; i++) check_parts(&w, SIZES[i]);
+    check_marks(&w, 7);
     check_clones(&w);
     world_close(&w);
 }

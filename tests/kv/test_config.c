@@ -228,8 +228,8 @@ static void test_kv61_large_numbers(void **state)
 
 static const kv_layer STATE = {.layout = KV_LAYOUT_RECURRENT, .buffers = {30, 1000}, .record = 50};
 
-/* A recurrent layer stores the same whatever the codec: two states a sequence, and a record where
- * parts of steps may be kept. */
+/* A recurrent layer stores the same whatever the codec: two states a sequence, a third where
+ * steps may mark one, and a record where parts of steps may be kept. */
 static void test_recurrent_geometry(void **state)
 {
     (void)state;
@@ -238,11 +238,15 @@ static void test_recurrent_geometry(void **state)
         STATE, {.layout = KV_LAYOUT_FULL, .n_heads = 1, .k_dim = 32, .v_dim = 32}, STATE};
     for (size_t i = 0; i < COUNT_OF(SPECS); i++) {
         for (uint32_t verify = 0; verify <= 17; verify += 17) {
+            bool marks = verify > 0 && i == 0;
             arena a;
             kv_config c;
             kv_spec spec = spec_of(SPECS[i]);
-            kv_bounds bounds = {
-                .context = 64, .most_append = 16, .page_tokens = 16, .most_verify = verify};
+            kv_bounds bounds = {.context = 64,
+                                .most_append = 16,
+                                .page_tokens = 16,
+                                .most_verify = verify,
+                                .marks = marks};
             weft_error err = {0};
             arena_init(&a, mem_system(), 0);
             assert_ok(kv_config_init(&c, &a, layers, 3, &spec, &bounds, &err), &err);
@@ -258,10 +262,10 @@ static void test_recurrent_geometry(void **state)
             uint32_t need[8];
             uint32_t base[8];
             kv_config_need(&c, 10, need, base);
-            assert_int_equal(need[c.class_of[0]], 4);
+            assert_int_equal(need[c.class_of[0]], marks ? 6 : 4);
             assert_int_equal(base[c.class_of[0]], 0);
             if (verify > 0) assert_int_equal(need[c.record_class_of[2]], 2);
-            uint64_t fixed = 4 * 4160 + (verify > 0 ? 2 * 3456 : 0);
+            uint64_t fixed = (marks ? 6U : 4U) * 4160U + (verify > 0 ? 2U * 3456U : 0U);
             const kv_geometry *pages = i == 0 ? &c.geometries[1] : &c.bases[1];
             assert_int_equal(kv_config_bytes(&c, 10), fixed + pages->page_bytes);
             arena_deinit(&a);

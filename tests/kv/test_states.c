@@ -27,7 +27,7 @@ static void test_kv41_every_part_of_a_row(void **state)
             assert_ok(kv_seq_clone(&w.memory.allocator, p[0].seq, 256, &p[2].seq, &err), &err);
             p[2].oracle = oracle_clone(p[0].oracle);
             for (uint32_t i = 0; i < 3; i++) {
-                rows[i] = (kv_txn_row){p[i].seq, n, true};
+                rows[i] = (kv_txn_row){p[i].seq, n, true, 0};
                 fill_tags(tags[i], n, tag += n);
             }
             kv_txn_init(&txn);
@@ -72,7 +72,7 @@ static void test_whole_rows_are_not_replayed(void **state)
     advance(&w, &p, tags, 3, 2);
     assert_int_equal(w.pages.n_replays, 2);
     /* A clone shares what is committed until its own step is. */
-    pair q = {NULL, oracle_clone(p.oracle), false};
+    pair q = {NULL, oracle_clone(p.oracle), false, 0};
     uint64_t taken = kv_pool_bytes_taken(w.pool);
     assert_ok(kv_seq_clone(&w.memory.allocator, p.seq, 64, &q.seq, NULL), NULL);
     assert_int_equal(kv_pool_bytes_taken(w.pool), taken);
@@ -102,7 +102,7 @@ static void test_what_recurrent_layers_refuse(void **state)
     pair_check(&w, &p);
     kv_txn txn;
     kv_txn_init(&txn);
-    kv_txn_row row = {p.seq, 5, true};
+    kv_txn_row row = {p.seq, 5, true, 0};
     err = (weft_error){0};
     assert_status(WEFT_LIMIT, kv_txn_begin(&txn, &row, 1, &err), &err);
     assert_message(&err, "row 0 verifies 5 positions, a record holds 4");
@@ -143,7 +143,7 @@ static void keep_part_unmarked(void *user)
     pair p = pair_create(w, 64);
     kv_txn txn;
     kv_txn_init(&txn);
-    kv_txn_row row = {p.seq, 3, false};
+    kv_txn_row row = {p.seq, 3, false, 0};
     if (kv_txn_begin(&txn, &row, 1, NULL) != WEFT_OK) return;
     kv_txn_commit(&txn, (const uint32_t[]){2});
 }
@@ -158,6 +158,176 @@ static void test_parts_need_a_record(void **state)
     world_close(&w);
 }
 
+/* ---- marks ---- */
+
+static const kv_bounds MARKED = {.context = 256,
+                                 .most_append = 64,
+                                 .page_tokens = 16,
+                                 .most_verify = MOST_VERIFY,
+                                 .marks = true};
+
+/* Every mark of every row of 1 to 9 and every part kept: what is marked is the state after so many
+ * tags, if they were kept, in pages of its own. */
+static void test_every_mark_of_every_part(void **state)
+{
+    (void)state;
+    world w;
+    uint32_t tag = 1;
+    world_open(&w, HYBRID, COUNT_OF(HYBRID), MARKED, 1 << 20);
+    uint64_t page = w.config.geometries[0].page_bytes;
+    for (uint32_t n = 1; n <= MOST_VERIFY; n++) {
+        for (uint32_t mark = 1; mark <= n; mark++) {
+            for (uint32_t keep = 0; keep <= n; keep++) {
+                pair p = pair_create(&w, 256);
+                uint32_t tags[2 * MOST_VERIFY];
+                fill_tags(tags, 2 * MOST_VERIFY, tag += 2 * MOST_VERIFY);
+                uint32_t before = (n + mark + keep) % 3 * 4;
+                if (before > 0) advance(&w, &p, tags, before, before);
+                advance_marked(&w, &p, tags + before, n, keep, mark);
+                assert_int_equal(p.mark, keep >= mark ? before + mark : 0);
+                uint64_t taken = kv_pool_bytes_taken(w.pool);
+                kv_seq_drop_mark(p.seq);
+                assert_int_equal(taken - kv_pool_bytes_taken(w.pool), p.mark > 0 ? 2 * page : 0);
+                p.mark = 0;
+                pair_check(&w, &p);
+                /* The next step has a mark again. */
+                advance_marked(&w, &p, tags, 2, 2, 1);
+                pair_destroy(&w, &p);
+            }
+        }
+    }
+    world_close(&w);
+}
+
+/* How long a mark lasts, and that a clone has none. */
+static void test_marks_end(void **state)
+{
+    (void)state;
+    world w;
+    uint32_t tags[64];
+    fill_tags(tags, 64, 900);
+    world_open(&w, HYBRID, COUNT_OF(HYBRID), MARKED, 1 << 20);
+    pair p = pair_create(&w, 128);
+    advance_marked(&w, &p, tags, 40, 40, 39);
+    assert_int_equal(p.seq->mark_at, 39);
+    pair q = {NULL, oracle_clone(p.oracle), false, 0};
+    assert_ok(kv_seq_clone(&w.memory.allocator, p.seq, 64, &q.seq, NULL), NULL);
+    pair_check(&w, &q);
+    pair_destroy(&w, &q);
+    /* What is refused leaves it. */
+    kv_txn txn;
+    weft_error err = {0};
+    kv_txn_init(&txn);
+    kv_txn_row beyond = {p.seq, 3, false, 4};
+    assert_status(WEFT_ARGUMENT, kv_txn_begin(&txn, &beyond, 1, &err), &err);
+    assert_message(&err, "row 0 marks 4 of its 3 positions");
+    assert_ok(kv_seq_trim(p.seq, 40, NULL), NULL);
+    pair_check(&w, &p);
+    /* A step ends it, whatever becomes of the step; inside of one there is none to be had. */
+    kv_txn_row row = {p.seq, 3, false, 3};
+    assert_ok(kv_txn_begin(&txn, &row, 1, NULL), NULL);
+    assert_null(kv_seq_marked(p.seq, 0));
+    kv_view views[MOST_LAYERS];
+    kv_seq_views(p.seq, views, 1);
+    assert_non_null(views[0].marked);
+    assert_int_equal(views[0].mark, 3);
+    kv_txn_rollback(&txn);
+    p.mark = 0;
+    pair_check(&w, &p);
+    advance_marked(&w, &p, tags, 5, 5, 5);
+    advance(&w, &p, tags, 1, 1);
+    advance_marked(&w, &p, tags, 5, 5, 2);
+    assert_ok(kv_seq_trim(p.seq, 0, NULL), NULL);
+    oracle_trim(p.oracle, 0);
+    p.mark = 0;
+    pair_check(&w, &p);
+    assert_int_equal(kv_pool_bytes_taken(w.pool), 0);
+    advance_marked(&w, &p, tags, 1, 1, 1);
+    pair_destroy(&w, &p);
+    world_close(&w);
+}
+
+/* Another holder keeps a marked page, under a promise of its own, whatever the sequence does. */
+static void test_marked_pages_are_shared(void **state)
+{
+    (void)state;
+    world w;
+    uint32_t tags[64];
+    uint32_t need[8] = {0};
+    fill_tags(tags, 64, 30);
+    world_open(&w, HYBRID, COUNT_OF(HYBRID), MARKED, 1 << 20);
+    pair p = pair_create(&w, 128);
+    advance_marked(&w, &p, tags, 20, 20, 11);
+    uint32_t class_i = w.config.class_of[0];
+    need[class_i] = 1;
+    assert_ok(kv_pool_reserve(w.pool, need, NULL), NULL);
+    kv_page *page = kv_seq_marked(p.seq, 0);
+    page->refs++;
+    advance_marked(&w, &p, tags, 30, 30, 29);
+    assert_ptr_not_equal(kv_seq_marked(p.seq, 0), page);
+    oracle_check_state(p.oracle, &w.config.geometries[0], 0, page->at, 11);
+    advance(&w, &p, tags, 9, 4);
+    oracle_check_state(p.oracle, &w.config.geometries[0], 0, page->at, 11);
+    pair_destroy(&w, &p);
+    assert_int_equal(page->refs, 1);
+    assert_int_equal(kv_pool_bytes_taken(w.pool), w.config.geometries[0].page_bytes);
+    kv_pool_give(w.pool, class_i, page);
+    kv_pool_unreserve(w.pool, need);
+    world_close(&w);
+}
+
+/* Nothing is promised that was not asked for; sequences without recurrent layers need no page. */
+static void test_marks_need_a_promise(void **state)
+{
+    (void)state;
+    world w;
+    uint32_t tags[16];
+    kv_bounds bounds = MARKED;
+    bounds.marks = false;
+    fill_tags(tags, 16, 1);
+    world_open(&w, HYBRID, COUNT_OF(HYBRID), bounds, 1 << 20);
+    uint64_t without = kv_config_bytes(&w.config, 100);
+    pair p = pair_create(&w, 128);
+    kv_txn txn;
+    weft_error err = {0};
+    kv_txn_init(&txn);
+    kv_txn_row row = {p.seq, 3, false, 2};
+    assert_status(WEFT_LIMIT, kv_txn_begin(&txn, &row, 1, &err), &err);
+    assert_message(&err, "row 0 marks a state, for which no page was promised");
+    advance(&w, &p, tags, 3, 3);
+    pair_destroy(&w, &p);
+    world_close(&w);
+    world_open(&w, HYBRID, COUNT_OF(HYBRID), MARKED, 1 << 20);
+    assert_int_equal(kv_config_bytes(&w.config, 100),
+                     without + 2 * w.config.geometries[0].page_bytes);
+    world_close(&w);
+    world_open(&w, TWO_LAYERS, 2, bounds, 1 << 20);
+    p = pair_create(&w, 128);
+    advance_marked(&w, &p, tags, 16, 16, 15);
+    assert_int_equal(p.seq->mark_at, 15);
+    pair_destroy(&w, &p);
+    world_close(&w);
+}
+
+static void drop_inside_a_step(void *user)
+{
+    world *w = user;
+    pair p = pair_create(w, 64);
+    kv_txn txn;
+    kv_txn_init(&txn);
+    kv_txn_row row = {p.seq, 3, false, 2};
+    if (kv_txn_begin(&txn, &row, 1, NULL) == WEFT_OK) kv_seq_drop_mark(p.seq);
+}
+
+static void test_a_mark_stays_inside_its_step(void **state)
+{
+    (void)state;
+    world w;
+    world_open(&w, HYBRID, COUNT_OF(HYBRID), MARKED, 1 << 20);
+    assert_true(test_traps(drop_inside_a_step, &w));
+    world_close(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -166,6 +336,11 @@ int main(void)
         cmocka_unit_test(test_what_recurrent_layers_refuse),
         cmocka_unit_test(test_recurrent_layers_alone),
         cmocka_unit_test(test_parts_need_a_record),
+        cmocka_unit_test(test_every_mark_of_every_part),
+        cmocka_unit_test(test_marks_end),
+        cmocka_unit_test(test_marked_pages_are_shared),
+        cmocka_unit_test(test_marks_need_a_promise),
+        cmocka_unit_test(test_a_mark_stays_inside_its_step),
     };
     return TEST_RUN("kv/states", tests);
 }

@@ -233,7 +233,7 @@ static void test_rollback_is_as_if_nothing_had_begun(void **state)
         kv_txn txn;
         weft_error err = {0};
         kv_txn_init(&txn);
-        kv_txn_row row = {p.seq, 30 + round, false};
+        kv_txn_row row = {p.seq, 30 + round, false, 0};
         assert_ok(kv_txn_begin(&txn, &row, 1, &err), &err);
         kv_view views[MOST_LAYERS];
         kv_seq_views(p.seq, views, 1);
@@ -265,20 +265,20 @@ static void test_what_begin_refuses(void **state)
     weft_error err = {0};
     kv_txn_init(&txn);
     kv_txn_init(&other);
-    kv_txn_row none = {q.seq, 0, false};
+    kv_txn_row none = {q.seq, 0, false, 0};
     assert_status(WEFT_LIMIT, kv_txn_begin(&txn, &none, 1, &err), &err);
     assert_message(&err, "row 0 appends 0 positions, a step takes 1 to 16");
-    kv_txn_row many[] = {{q.seq, 1, false}, {p.seq, 17, false}};
+    kv_txn_row many[] = {{q.seq, 1, false, 0}, {p.seq, 17, false, 0}};
     err = (weft_error){0};
     assert_status(WEFT_LIMIT, kv_txn_begin(&txn, many, 2, &err), &err);
     assert_message(&err, "row 1 appends 17 positions");
-    kv_txn_row twice[] = {{q.seq, 1, false}, {p.seq, 1, false}, {q.seq, 2, false}};
+    kv_txn_row twice[] = {{q.seq, 1, false, 0}, {p.seq, 1, false, 0}, {q.seq, 2, false, 0}};
     err = (weft_error){0};
     assert_status(WEFT_ARGUMENT, kv_txn_begin(&txn, twice, 3, &err), &err);
     assert_message(&err, "rows 0 and 2 of a step are the same sequence");
     uint32_t tags[16] = {0};
     advance(&w, &p, tags, 16, 16);
-    kv_txn_row full[] = {{q.seq, 3, false}, {p.seq, 5, false}};
+    kv_txn_row full[] = {{q.seq, 3, false, 0}, {p.seq, 5, false, 0}};
     err = (weft_error){0};
     assert_status(WEFT_LIMIT, kv_txn_begin(&txn, full, 2, &err), &err);
     assert_message(&err, "row 1 would have 21 positions, reserved for 20");
@@ -323,11 +323,11 @@ static void test_kv_start_divides_rows(void **state)
     weft_error err = {0};
     kv_txn txn;
     kv_txn_init(&txn);
-    kv_txn_row row = {p.seq, 4, false};
+    kv_txn_row row = {p.seq, 4, false, 0};
     assert_status(WEFT_LIMIT, kv_txn_begin(&txn, &row, 1, &err), &err);
     assert_message(&err, "row 0 spans position 5, where it is converted");
     uint64_t before = kv_pool_bytes_reserved(w.pool);
-    pair q = {NULL, oracle_clone(p.oracle), false};
+    pair q = {NULL, oracle_clone(p.oracle), false, 0};
     err = (weft_error){0};
     assert_ok(kv_seq_clone(&w.memory.allocator, p.seq, 64, &q.seq, &err), &err);
     advance(&w, &p, tags + 2, 3, 2);
@@ -369,7 +369,7 @@ static void destroy_open(void *user)
     pair p = pair_create(w, 64);
     kv_txn txn;
     kv_txn_init(&txn);
-    kv_txn_row row = {p.seq, 1, false};
+    kv_txn_row row = {p.seq, 1, false, 0};
     if (kv_txn_begin(&txn, &row, 1, NULL) != WEFT_OK) return;
     kv_seq_destroy(&w->memory.allocator, p.seq);
 }
@@ -380,7 +380,7 @@ static void keep_too_many(void *user)
     pair p = pair_create(w, 64);
     kv_txn txn;
     kv_txn_init(&txn);
-    kv_txn_row row = {p.seq, 3, false};
+    kv_txn_row row = {p.seq, 3, false, 0};
     if (kv_txn_begin(&txn, &row, 1, NULL) != WEFT_OK) return;
     kv_txn_commit(&txn, (const uint32_t[]){4});
 }
@@ -413,8 +413,11 @@ static weft_status fault_scenario_seq(const env *world_env, void *user, weft_err
     bool hybrid = user != NULL;
     const kv_layer *layers = hybrid ? HYBRID : TWO_LAYERS;
     struct backend pages = {.memory = (fault_allocator *)world_env->allocator->user};
-    kv_bounds bounds = {
-        .context = 64, .most_append = 16, .page_tokens = 16, .most_verify = hybrid ? 4 : 0};
+    kv_bounds bounds = {.context = 64,
+                        .most_append = 16,
+                        .page_tokens = 16,
+                        .most_verify = hybrid ? 4 : 0,
+                        .marks = hybrid};
     kv_spec spec = spec_of("f16");
     arena a;
     kv_config config;
@@ -495,7 +498,7 @@ typedef struct walk {
     uint32_t tags[N_SEQS][MOST_APPEND];
     uint64_t seed, counter;
     uint32_t next_tag;
-    uint32_t n_steps, n_trims, n_clones; /* so that coverage shows */
+    uint32_t n_steps, n_trims, n_clones, n_marks; /* so that coverage shows */
     uint32_t n_refused_trims, n_refused_creates;
 } walk;
 
@@ -525,7 +528,8 @@ static uint64_t need_bytes(const walk *k, uint32_t n, bool converted)
     for (uint32_t l = 0; l < c->n_layers; l++) {
         uint64_t record = c->bounds.most_verify * sizeof(uint32_t);
         if (kv_is_recurrent(c, l))
-            bytes += 2 * c->geometries[l].page_bytes + (record + 63) / 64 * 64;
+            bytes +=
+                (c->bounds.marks ? 3 : 2) * c->geometries[l].page_bytes + (record + 63) / 64 * 64;
     }
     if (converted || c->start == 0) return bytes;
     return bytes + page_bytes(c, c->bases, n < c->start ? n : c->start);
@@ -590,6 +594,7 @@ static void walk_trim(walk *k, uint32_t i)
     if (oracle_can_trim(p->oracle, m) && !(p->converted && m < k->w.config.start)) {
         assert_ok(status, &err);
         oracle_trim(p->oracle, m);
+        if (m < p->mark) p->mark = 0;
         k->n_trims++;
     } else {
         assert_status(WEFT_LIMIT, status, &err);
@@ -610,7 +615,9 @@ static void walk_begin(walk *k)
         uint32_t start = k->w.config.start;
         if (start != 0 && !p->converted && n > start - p->seq->len) n = start - p->seq->len;
         bool partial = n <= k->w.config.bounds.most_verify && pick(k, 4) != 0;
-        k->rows[k->n_rows] = (kv_txn_row){p->seq, n, partial};
+        uint32_t mark = k->w.config.bounds.marks && pick(k, 2) == 0 ? 1 + pick(k, n) : 0;
+        k->rows[k->n_rows] = (kv_txn_row){p->seq, n, partial, mark};
+        p->mark = 0;
         k->row_pairs[k->n_rows] = i;
         fill_tags(k->tags[k->n_rows], n, k->next_tag);
         k->next_tag += n;
@@ -644,6 +651,10 @@ static void walk_end(walk *k)
     }
     for (uint32_t r = 0; r < k->n_rows; r++) {
         pair *p = &k->pairs[k->row_pairs[r]];
+        if (!back && k->rows[r].mark > 0 && keep[r] >= k->rows[r].mark) {
+            p->mark = p->oracle->len + k->rows[r].mark;
+            k->n_marks++;
+        }
         oracle_commit(p->oracle, k->tags[r], back ? 0 : keep[r]);
         if (p->seq->len == k->w.config.start) p->converted = true;
         if (p->converted) assert_true(p->seq->converted);
@@ -670,6 +681,7 @@ static uint64_t new_bytes(const walk *k, uint32_t i, uint64_t *held)
             }
             if (!seen) bytes += views[l].geometry->page_bytes;
         }
+        if (kv_seq_marked(k->pairs[i].seq, l) != NULL) bytes += views[l].geometry->page_bytes;
         for (uint32_t s = 0; s < views[l].n_slots; s++) {
             if (views[l].pages[s] == NULL) continue;
             *held += views[l].geometry->page_bytes;
@@ -714,7 +726,8 @@ static void walk_run(uint64_t seed, const char *spec, uint32_t page_tokens, bool
     kv_bounds bounds = {.context = CONTEXT,
                         .most_append = MOST_APPEND,
                         .page_tokens = page_tokens,
-                        .most_verify = mixed ? 17 : 0};
+                        .most_verify = mixed ? 17 : 0,
+                        .marks = mixed};
     world_open_with(&k.w, spec, layers, n_layers, bounds, 1);
     uint64_t budget = kv_config_bytes(&k.w.config, CONTEXT) * 3 + 12345;
     world_close(&k.w);
@@ -733,6 +746,9 @@ static void walk_run(uint64_t seed, const char *spec, uint32_t page_tokens, bool
             walk_clone(&k, which);
         } else if (what < 4) {
             walk_trim(&k, which);
+        } else if (what == 4) {
+            kv_seq_drop_mark(p->seq);
+            p->mark = 0;
         } else {
             walk_begin(&k);
             walk_end(&k);
@@ -744,12 +760,13 @@ static void walk_run(uint64_t seed, const char *spec, uint32_t page_tokens, bool
         pair_destroy(&k.w, &k.pairs[i]);
     }
     k.w.memory.armed = false;
-    print_message("seed %llu, %s, pages of %u: %u steps, %u clones, %u trims, %u replays; %u "
-                  "trims and %u sequences refused\n",
+    print_message("seed %llu, %s, pages of %u: %u steps, %u clones, %u trims, %u replays, %u "
+                  "marks; %u trims and %u sequences refused\n",
                   (unsigned long long)seed, spec, page_tokens, k.n_steps, k.n_clones, k.n_trims,
-                  k.w.pages.n_replays, k.n_refused_trims, k.n_refused_creates);
+                  k.w.pages.n_replays, k.n_marks, k.n_refused_trims, k.n_refused_creates);
     assert_true(k.n_steps > n_operations / 4 && k.n_trims > n_operations / (mixed ? 100 : 40));
     assert_true(!mixed || k.w.pages.n_replays > n_operations / 10);
+    assert_true(!mixed || k.n_marks > n_operations / 10);
     assert_true(k.n_clones > n_operations / 200);
     assert_true(k.n_refused_trims > n_operations / 40 && k.n_refused_creates > 0);
     world_close(&k.w);

@@ -68,12 +68,13 @@ typedef struct pair {
     kv_seq *seq;
     oracle_seq *oracle;
     bool converted; /* whether it has reached start */
+    uint32_t mark;  /* positions at which its marked states must stand; 0: there must be none */
 } pair;
 
 static inline pair pair_create(world *w, uint32_t n_positions)
 {
     weft_error err = {0};
-    pair p = {NULL, NULL, false};
+    pair p = {NULL, NULL, false, 0};
     assert_ok(kv_seq_create(&w->memory.allocator, w->pool, &w->config, n_positions, &p.seq, &err),
               &err);
     p.oracle = oracle_create(w->layers, w->config.n_layers, w->config.bounds.context);
@@ -84,7 +85,7 @@ static inline void pair_destroy(world *w, pair *p)
 {
     kv_seq_destroy(&w->memory.allocator, p->seq);
     oracle_destroy(p->oracle);
-    *p = (pair){NULL, NULL, false};
+    *p = (pair){NULL, NULL, false, 0};
 }
 
 /* T-1, KV-18: exactly the pages of live positions are held. */
@@ -100,9 +101,20 @@ static inline void check_pages(const kv_config *c, const pair *p)
         for (uint32_t i = 0; i < views[l].n_slots; i++) n_held += views[l].pages[i] != NULL;
         if (kv_is_recurrent(c, l)) {
             assert_true(n_held == 0 && views[l].fresh == NULL && views[l].record == NULL);
+            assert_null(views[l].marked);
             continue;
         }
         assert_int_equal(n_held, end - first / c->bounds.page_tokens);
+    }
+}
+
+static inline void check_marks(const kv_config *c, const pair *p)
+{
+    assert_int_equal(p->seq->mark_at, p->mark);
+    for (uint32_t l = 0; l < c->n_layers; l++) {
+        const kv_page *page = kv_seq_marked(p->seq, l);
+        assert_int_equal(page != NULL, p->mark > 0 && kv_is_recurrent(c, l));
+        if (page != NULL) oracle_check_state(p->oracle, &c->geometries[l], l, page->at, p->mark);
     }
 }
 
@@ -113,23 +125,31 @@ static inline void pair_check(world *w, const pair *p)
     kv_seq_views(p->seq, views, 1);
     oracle_check(p->oracle, views, NULL, 0);
     check_pages(&w->config, p);
+    check_marks(&w->config, p);
 }
 
-/* One row of n tags, keep of them kept, with the oracle following. */
-static inline void advance(world *w, pair *p, const uint32_t *tags, uint32_t n, uint32_t keep)
+/* One row of n tags, keep of them kept, with a mark or none, and the oracle following. */
+static inline void advance_marked(world *w, pair *p, const uint32_t *tags, uint32_t n,
+                                  uint32_t keep, uint32_t mark)
 {
     kv_txn txn;
     kv_view views[MOST_LAYERS];
     weft_error err = {0};
     kv_txn_init(&txn);
-    kv_txn_row row = {p->seq, n, keep > 0 && keep < n};
+    kv_txn_row row = {p->seq, n, keep > 0 && keep < n, mark};
     assert_ok(kv_txn_begin(&txn, &row, 1, &err), &err);
     kv_seq_views(p->seq, views, 1);
     oracle_write(views, w->config.n_layers, p->seq->len, tags, n);
     oracle_check(p->oracle, views, tags, n);
     kv_txn_commit(&txn, &keep);
+    p->mark = mark > 0 && keep >= mark ? p->oracle->len + mark : 0;
     oracle_commit(p->oracle, tags, keep);
     pair_check(w, p);
+}
+
+static inline void advance(world *w, pair *p, const uint32_t *tags, uint32_t n, uint32_t keep)
+{
+    advance_marked(w, p, tags, n, keep, 0);
 }
 
 static const kv_layer TWO_LAYERS[] __attribute__((unused)) = {

@@ -39,12 +39,12 @@ static void toy_feed(toy *t, uint32_t layer, uint32_t tag)
     }
 }
 
-static toy toy_read(const kv_view *view, const unsigned char *page)
+static toy toy_read(const kv_geometry *g, const unsigned char *page)
 {
     toy t = {{0}, {0}};
     if (page == NULL) return t;
-    memcpy(t.tags, page + view->geometry->buffers_at[KV_BUFFER_TAIL], sizeof t.tags);
-    memcpy(t.numbers, page + view->geometry->buffers_at[KV_BUFFER_MATRIX], sizeof t.numbers);
+    memcpy(t.tags, page + g->buffers_at[KV_BUFFER_TAIL], sizeof t.tags);
+    memcpy(t.numbers, page + g->buffers_at[KV_BUFFER_MATRIX], sizeof t.numbers);
     return t;
 }
 
@@ -56,10 +56,13 @@ static void toy_write(const kv_view *view, const toy *t)
 
 static void toy_step(const kv_view *view, uint32_t layer, const uint32_t *tags, uint32_t n)
 {
-    toy t = toy_read(view, view->committed);
+    toy t = toy_read(view->geometry, view->committed);
     for (uint32_t i = 0; i < n; i++) {
         toy_feed(&t, layer, tags[i]);
         if (view->record != NULL) memcpy(kv_record(view, i), &tags[i], sizeof tags[i]);
+        if (view->marked == NULL || i + 1 != view->mark) continue;
+        memcpy(kv_marked(view, KV_BUFFER_TAIL), t.tags, sizeof t.tags);
+        memcpy(kv_marked(view, KV_BUFFER_MATRIX), t.numbers, sizeof t.numbers);
     }
     toy_write(view, &t);
 }
@@ -69,7 +72,7 @@ static void toy_replay(backend *b, backend_plan *plan, uint32_t state_i, const k
 {
     (void)plan;
     b->n_replays++;
-    toy t = toy_read(view, view->committed);
+    toy t = toy_read(view->geometry, view->committed);
     for (uint32_t i = 0; i < n; i++) {
         uint32_t tag;
         memcpy(&tag, kv_record(view, i), sizeof tag);
@@ -85,9 +88,20 @@ static void toy_check(const oracle_seq *o, const kv_view *view, uint32_t layer,
     toy expected = {{0}, {0}};
     for (uint32_t i = 0; i < o->len; i++) toy_feed(&expected, layer, o->tags[i]);
     for (uint32_t i = 0; i < n; i++) toy_feed(&expected, layer, tags[i]);
-    toy t = toy_read(view, page);
+    toy t = toy_read(view->geometry, page);
     if (memcmp(&t, &expected, sizeof t) != 0)
         fail_msg("layer %u: not the state after %u and %u tags", layer, o->len, n);
+}
+
+void oracle_check_state(const oracle_seq *o, const kv_geometry *g, uint32_t layer,
+                        const unsigned char *page, uint32_t len)
+{
+    toy expected = {{0}, {0}};
+    assert_true(len <= o->len);
+    for (uint32_t i = 0; i < len; i++) toy_feed(&expected, layer, o->tags[i]);
+    toy t = toy_read(g, page);
+    if (memcmp(&t, &expected, sizeof t) != 0)
+        fail_msg("layer %u: not the state after the first %u tags", layer, len);
 }
 
 const backend_api ORACLE_BACKEND = {.name = "oracle",

@@ -63,6 +63,10 @@ uint64_t oracle_bytes(const oracle_seq *o, const kv_config *config);
 void oracle_write(const kv_view *views, uint32_t n_layers, uint32_t len, const uint32_t *tags,
                   uint32_t n);
 
+/* Fails unless page holds what the first len tags make of a toy. */
+void oracle_check_state(const oracle_seq *o, const kv_geometry *g, uint32_t layer,
+                        const unsigned char *page, uint32_t len);
+
 /* Fails unless the view shows the tags of every live position, and, for a step of n more with tags,
  * all that each of its queries sees. */
 void oracle_check(const oracle_seq *o, const kv_view *views, const uint32_t *tags, uint32_t n);

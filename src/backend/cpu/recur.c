@@ -1,9 +1,9 @@
 /* recur.c - recurrent layers: conv and gated_delta over the tokens of a row, in order.
  *
  * A task is one row, and some columns of a conv or one value head of a gated_delta: no two look at
- * each other's numbers. A committed state is read, a fresh one is written. Where a record is wanted
- * the inputs are left in it, [x of conv, decay, rate] a token, and replay feeds the same loops from
- * there. */
+ * each other's numbers. A committed state is read, a fresh one is written, and copied where it
+ * passes a mark. Where a record is wanted the inputs are left in it, [x of conv, decay, rate] a
+ * token, and replay feeds the same loops from there. */
 #include "backend/cpu/cpu.h"
 
 #include <math.h>
@@ -24,6 +24,7 @@ typedef struct stretch {
     size_t gate_stride;
     float *y; /* [n, cols] */
     bool keeps_record;
+    uint32_t mark; /* tokens after which the state is wanted; 0: it is not */
 } stretch;
 
 static stretch stretch_of(const cpu_run *r, const graph_value *v, float *y, uint32_t row_i)
@@ -37,6 +38,8 @@ static stretch stretch_of(const cpu_run *r, const graph_value *v, float *y, uint
     s.x = cpu_data(r, v->in[0]) + first * s.x_stride;
     s.y = y + first * v->cols;
     s.keeps_record = s.view->record != NULL;
+    s.mark = s.view->marked != NULL ? s.view->mark : 0;
+    ASSERT(s.mark <= s.n);
     if (v->op == GRAPH_GATED_DELTA) {
         s.gate_stride = g->values[v->in[1]].cols;
         s.decay = cpu_data(r, v->in[1]) + first * s.gate_stride;
@@ -71,6 +74,18 @@ static const float *token_before(const cpu_run *r, const graph_value *v, const s
     return tail == NULL ? r->p->zeros : tail + (size_t)(n_tail + i - back) * v->cols;
 }
 
+/* What a token will see of those before it: n columns from first on. */
+static void leave_tail(const cpu_run *r, graph_id id, const stretch *s, uint32_t token,
+                       uint32_t first, uint32_t n, float *tail)
+{
+    const graph_value *v = &r->p->g->values[id];
+    uint32_t n_tail = r->p->g->values[v->in[1]].cols - 1;
+    for (uint32_t j = 0; j < n_tail; j++) {
+        const float *from = token_before(r, v, s, token, n_tail - j, n_tail);
+        memcpy(tail + (size_t)j * v->cols + first, from + first, n * sizeof *tail);
+    }
+}
+
 static void conv_columns(const cpu_run *r, graph_id id, const stretch *s, uint32_t piece)
 {
     const graph_value *v = &r->p->g->values[id];
@@ -88,12 +103,9 @@ static void conv_columns(const cpu_run *r, graph_id id, const stretch *s, uint32
         r->b->kernels.conv_silu(&a);
         if (s->keeps_record) memcpy(kv_record(s->view, i) + first, x[n_taps - 1], n * sizeof *a.y);
     }
-    /* What the token behind the last will see. */
-    float *tail = kv_fresh(s->view, KV_BUFFER_TAIL) + first;
-    for (uint32_t j = 0; j + 1 < n_taps; j++) {
-        const float *from = token_before(r, v, s, s->n, n_taps - 1 - j, n_taps - 1) + first;
-        memcpy(tail + (size_t)j * v->cols, from, n * sizeof *tail);
-    }
+    leave_tail(r, id, s, s->n, first, n, kv_fresh(s->view, KV_BUFFER_TAIL));
+    if (s->mark == 0) return;
+    leave_tail(r, id, s, s->mark, first, n, kv_marked(s->view, KV_BUFFER_TAIL));
 }
 
 /* ln(1 + e^x) without overflow. */
@@ -132,6 +144,10 @@ static void delta_head(const cpu_run *r, graph_id id, const stretch *s, uint32_t
         a.rate = (float)(1.0 / (1.0 + exp(-(double)rate)));
         a.y = s->y + (size_t)i * v->cols + (size_t)head * h.v_dim;
         r->b->kernels.delta(&a);
+        if (i + 1 == s->mark) {
+            float *marked = kv_marked(s->view, KV_BUFFER_MATRIX) + head * size;
+            memcpy(marked, a.s, size * sizeof(float));
+        }
         if (s->keeps_record) {
             float *gates = kv_record(s->view, i) + r->p->g->values[v->in[0]].cols;
             gates[head] = decay;

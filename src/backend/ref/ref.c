@@ -497,7 +497,8 @@ typedef struct stretch {
     size_t x_stride;
     const float *decay, *rate; /* of gated_delta: [n, gate_stride] */
     size_t gate_stride;
-    float *y; /* [n, cols] */
+    float *y;      /* [n, cols] */
+    uint32_t mark; /* tokens after which the state is wanted; 0: it is not */
 } stretch;
 
 /* The number of a column `back` tokens before token i, across the step's beginning. */
@@ -513,6 +514,7 @@ static void conv_stretch(const run_state *r, const graph_value *v, const stretch
     const tensor *t = weight(r, v->in[1]);
     size_t n_taps = (size_t)t->n_cols;
     float *tail = kv_fresh(s->view, KV_BUFFER_TAIL);
+    float *marked = s->mark > 0 ? kv_marked(s->view, KV_BUFFER_TAIL) : NULL;
     for (size_t c = 0; c < v->cols; c++) {
         t->encoding->decode_row(t, c, r->p->row);
         for (size_t i = 0; i < s->n; i++) {
@@ -524,7 +526,10 @@ static void conv_stretch(const run_state *r, const graph_value *v, const stretch
         }
         for (size_t j = 0; j + 1 < n_taps; j++) {
             /* As seen from the token behind the last. */
-            tail[j * v->cols + c] = (float)tap(s, v->cols, n_taps - 1, s->n, n_taps - 1 - j, c);
+            size_t back = n_taps - 1 - j;
+            tail[j * v->cols + c] = (float)tap(s, v->cols, n_taps - 1, s->n, back, c);
+            if (marked == NULL) continue;
+            marked[j * v->cols + c] = (float)tap(s, v->cols, n_taps - 1, s->mark, back, c);
         }
     }
 }
@@ -591,6 +596,10 @@ static void delta_stretch(const run_state *r, const graph_value *v, const stretc
                                activate(GRAPH_SIGMOID, (double)s->rate[i * s->gate_stride + head])};
             delta_token(&h, q, k, value, gates, (double)v->f[0], matrix,
                         s->y + (size_t)i * v->cols + (size_t)head * h.v_dim);
+            if (i + 1 == s->mark) {
+                float *marked = kv_marked(s->view, KV_BUFFER_MATRIX) + head * size;
+                memcpy(marked, matrix, size * sizeof(float));
+            }
         }
     }
 }
@@ -623,6 +632,8 @@ static void run_recurrent(const run_state *r, const graph_value *v, float *y)
                      .x = data(r, v->in[0]) + first * x_cols,
                      .x_stride = x_cols,
                      .y = y + first * v->cols};
+        if (s.view->marked != NULL) s.mark = s.view->mark;
+        ASSERT(s.mark <= s.n);
         record_inputs(r, v, s.view, (uint32_t)first, s.n);
         if (v->op == GRAPH_CONV) {
             conv_stretch(r, v, &s);
