@@ -83,10 +83,8 @@ weft_status session_open_model(session *s, const session_values *values, const c
     return status;
 }
 
-weft_status session_open_engine(session *s, const session_values *values, const session_plan *plan,
-                                weft_error *err)
+weft_engine_options session_engine_options(const session_values *values)
 {
-    uint64_t start = clock_now_ns();
     weft_engine_options options = {
         .struct_size = sizeof options,
         .backend = values->backend,
@@ -94,12 +92,22 @@ weft_status session_open_engine(session *s, const session_values *values, const 
         .kv = values->kv,
         .act = strcmp(values->act, "f32") == 0 ? WEFT_ACT_F32 : WEFT_ACT_BF16,
         .n_threads = values->threads,
-        .context = values->context != 0 ? values->context : plan->context,
-        .max_sequences = plan->max_sequences,
-        .chunk_tokens = plan->chunk_tokens,
-        .max_outputs = plan->max_outputs,
-        .memory_bytes = values->memory != 0 ? values->memory : plan->memory,
+        .context = values->context,
+        .memory_bytes = values->memory,
     };
+    return options;
+}
+
+weft_status session_open_engine(session *s, const session_values *values, const session_plan *plan,
+                                weft_error *err)
+{
+    uint64_t start = clock_now_ns();
+    weft_engine_options options = session_engine_options(values);
+    if (options.context == 0) options.context = plan->context;
+    if (options.memory_bytes == 0) options.memory_bytes = plan->memory;
+    options.max_sequences = plan->max_sequences;
+    options.chunk_tokens = plan->chunk_tokens;
+    options.max_outputs = plan->max_outputs;
     weft_status status = weft_engine_open(s->model, &options, &s->engine, err);
     s->load_ms += (double)(clock_now_ns() - start) / 1e6;
     return status;

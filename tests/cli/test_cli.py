@@ -89,7 +89,7 @@ class Usage(Case):
     def test_help(self):
         self.assertEqual(self.fine("--version"), "weft 0.1.0\n")
         text = self.fine("--help")
-        for command in ("run", "tokenize", "inspect", "bench", "logits", "eval"):
+        for command in ("run", "tokenize", "inspect", "fit", "bench", "logits", "eval"):
             self.assertIn(f"  {command} ", text)
             self.assertIn(f"usage: weft {command} ", self.fine(command, "--help"))
             self.assertEqual(self.fine(command, "-h"), self.fine(command, "--help"))
@@ -775,10 +775,103 @@ class Inspect(Case):
         self.assertEqual(sizes["turbo-k8v3"], 2 * (64 + 8 + 24 + 4))
         self.assertEqual(report["parameters"], 918144)
 
+    def test_plan(self):
+        plan = json.loads(self.fine("inspect", model("hybrid-mlx4"), "--json", "--kv", "affine8g64,-1.v=tv4"))["kv_plan"]
+        self.assertEqual(plan["kv"], "affine8g64,-1.v=tv4")
+        rows = [[row[key] for key in "first last layout k v window".split()] for row in plan["layers"]]
+        self.assertEqual(rows, [
+            [0, 1, "recurrent", "f32", "f32", 0],
+            [2, 2, "full", "affine8g64", "affine8g64", 0],
+            [3, 4, "recurrent", "f32", "f32", 0],
+            [5, 5, "full", "affine8g64", "tv4", 0],
+        ])
+        report = json.loads(self.fine("inspect", model("hybrid-mlx4"), "--json"))
+        self.assertNotIn("kv_plan", report)
+        # With the same everywhere it comes to what the table of codecs says.
+        for name in ("hybrid-mlx4", "window-mlx4"):
+            report = json.loads(self.fine("inspect", model(name), "--json", "--kv", "turbo-k8v4"))
+            sums = next(row for row in report["kv"] if row["codec"] == "turbo-k8v4")
+            for key in ("bytes_per_token", "bytes_fixed"):
+                found = sum(row[key] * (row["last"] - row["first"] + 1) for row in report["kv_plan"]["layers"])
+                self.assertEqual(found, sums[key])
+        windows = [row["window"] for row in report["kv_plan"]["layers"]]
+        self.assertEqual(windows, [64, 0, 64, 0])
+        shared = SOURCE / "tests" / "golden" / "gemma4-ple"
+        text = self.fine("inspect", shared, "--kv", "bf16,0=affine8g64")
+        self.assertRegex(text, r"(?m)^0 +(window|full)[ 0-9]+affine8g64 ")
+        self.assertRegex(text, r"(?m)^\S+ +shared +that of another +0 +0$")
+        self.assertIn("layer 99", self.sentence(2, "inspect", shared, "--kv", "bf16,99=f16"))
+        self.assertIn("shares", self.sentence(2, "inspect", shared, "--kv", "bf16,-1=f16"))
+
     def test_table(self):
         text = self.fine("inspect", model("window-mlx4"), "--tensors")
         for part in ("gemma3", "affine4g64", "bits each", "model.embed_tokens", "keys and values"):
             self.assertIn(part, text)
+
+
+class Fit(Case):
+    def fit(self, name, *words):
+        report = json.loads(self.fine("fit", model(name), "--json", *words))
+        self.assertEqual(report["left"], max(0, report["memory"] - report["weights"] - report["scratch"]))
+        for row in report["kv"]:
+            self.assertEqual(row["bytes_all"], row["bytes_sequence"] * report["sequences"])
+            fits = report["weights"] + report["scratch"] + row["bytes_all"] <= report["memory"]
+            self.assertEqual(row["fits"], fits)
+        self.assertEqual(report["fits"], report["kv"][0]["fits"])
+        return report
+
+    def test_what_an_engine_takes(self):
+        """The budget of one sequence is enough for it, and a byte less is not."""
+        for name, spec in (("window-mlx4", "turbo-k8v3,0=bf16"), ("hybrid-mlx4", "f16,start=40"), ("draft", "bf16")):
+            report = self.fit(name, "--context", "200", "--kv", spec)
+            self.assertEqual(report["kv"][0]["kv"], spec)
+            n = report["kv"][0]["bytes_sequence"]
+            words = ["run", model(name), "--raw", "-p", "a", "--context", "200", "--kv", spec, "--memory"]
+            self.fine(*words, n)
+            message = self.sentence(1, *words, n - 1)
+            self.assertIn(f"needs {n} bytes of state, the budget is {n - 1}", message)
+
+    def test_limits(self):
+        report = self.fit("target-mlx8", "--sequences", "3", "--memory", "40M", "--kv", "f32")
+        self.assertEqual((report["memory"], report["context"], report["sequences"]), (40 << 20, 2048, 3))
+        self.assertFalse(report["fits"])
+        rows = {row["kv"]: row for row in report["kv"]}
+        self.assertEqual(len(rows), len(report["kv"]))
+        self.assertTrue({"f32", "bf16", "affine8g64", "turbo-k8v3"} <= set(rows))
+        self.assertEqual(rows["turbo-k4v3"]["most_context"], 2048)
+        for kv, most in (("f32", 1), ("bf16", 2048)):
+            row = rows[kv]
+            self.assertGreater(row["most_context"], 0)
+            for context, fits in ((row["most_context"], True), (row["most_context"] + 1, False)):
+                again = self.fit("target-mlx8", "--sequences", "3", "--kv", kv, "--context", context)
+                self.assertEqual(again["kv"][0]["bytes_all"] <= report["left"], fits)
+            n = row["most_sequences"]
+            self.assertLessEqual(n * row["bytes_sequence"], report["left"])
+            self.assertGreater((n + 1) * row["bytes_sequence"], report["left"])
+
+    def test_sentences(self):
+        words = ["fit", model("target-mlx8"), "--sequences", "3", "--kv", "f32"]
+        text = self.fine(*words, "--memory", "60M")
+        found = re.search(
+            r"f32 does not fit, .* are missing. What fits: --kv (\S+), or --context (\d+), or --sequences (\d+)\n",
+            text,
+        )
+        self.assertTrue(found, text)
+        kv, context, n = found.groups()
+        for change in (["--kv", kv], ["--context", context], ["--sequences", n]):
+            self.assertIn(" fits, ", self.fine(*words, "--memory", "60M", *change))
+        self.assertIn("alone are too much", self.fine(*words, "--memory", "1M"))
+        self.assertIn("f32 fits, ", self.fine(*words))
+
+    def test_machine(self):
+        with open("/proc/meminfo", encoding="ascii") as file:
+            total = int(re.search(r"MemTotal: +(\d+) kB", file.read()).group(1))
+        self.assertEqual(self.fit("draft")["memory"], total * 1024)
+
+    def test_failures(self):
+        self.assertIn("2048", self.sentence(2, "fit", model("draft"), "--context", "2049"))
+        self.assertIn("q99", self.sentence(2, "fit", model("draft"), "--kv", "q99"))
+        self.assertIn("'0'", self.sentence(2, "fit", model("draft"), "--sequences", "0"))
 
 
 class Eval(Case):
