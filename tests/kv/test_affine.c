@@ -108,9 +108,8 @@ static void test_kv27_random_groups(void **state)
     char *text;
     size_t n_bytes;
     weft_error err = {WEFT_OK, ""};
-    assert_ok(io_read_file(io_system(), mem_system(),
-                           WEFT_SOURCE_DIR "/tests/kv/affine_groups.txt", 1 << 16, &text, &n_bytes,
-                           &err),
+    assert_ok(io_read_file(io_system(), mem_system(), WEFT_SOURCE_DIR "/tests/kv/affine_groups.txt",
+                           1 << 16, &text, &n_bytes, &err),
               &err);
     uint32_t n_lines = 0;
     for (const char *line = text; *line != '\0'; n_lines++) {
@@ -119,8 +118,8 @@ static void test_kv27_random_groups(void **state)
         char tenth[65];
         char whole[65];
         unsigned n_rows;
-        assert_int_equal(
-            sscanf(line, "%15s %7s %5u %64s %64s", name, type, &n_rows, tenth, whole), 5);
+        assert_int_equal(sscanf(line, "%15s %7s %5u %64s %64s", name, type, &n_rows, tenth, whole),
+                         5);
         check_rows(name, type, n_rows, tenth, whole);
         line += strcspn(line, "\n");
         line += *line == '\n';
