@@ -23,7 +23,8 @@ weft_status reader_open(reader *r, const session *s, const session_values *value
     session_values own = *values;
     if (kv != NULL) own.kv = kv;
     own.context = context;
-    session_plan plan = {.max_sequences = 1, .chunk_tokens = r->n_rows, .max_outputs = r->n_rows};
+    session_plan plan = {
+        .max_sequences = 1, .chunk_tokens = r->n_rows, .max_outputs = r->n_rows, .no_cache = true};
     one.engine = NULL;
     weft_status status = session_open_engine(&one, &own, &plan, err);
     if (status != WEFT_OK) return status;

@@ -108,6 +108,7 @@ weft_status session_open_engine(session *s, const session_values *values, const 
     options.max_sequences = plan->max_sequences;
     options.chunk_tokens = plan->chunk_tokens;
     options.max_outputs = plan->max_outputs;
+    if (plan->no_cache) options.flags |= WEFT_ENGINE_NO_CACHE;
     weft_status status = weft_engine_open(s->model, &options, &s->engine, err);
     s->load_ms += (double)(clock_now_ns() - start) / 1e6;
     return status;

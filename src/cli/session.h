@@ -41,6 +41,7 @@ typedef struct session_plan {
     uint32_t context; /* unless --context is there */
     uint32_t max_sequences, chunk_tokens, max_outputs;
     uint64_t memory; /* unless --memory is there */
+    bool no_cache;   /* requests are to be computed from their first token on */
 } session_plan;
 
 /* What the options say, as the library takes it. */

@@ -8,10 +8,10 @@
 
 enum { CONTEXT = 150, PROMPT = 70 };
 
-static weft_handle submit(weft_engine *e, uint32_t n_new)
+static weft_handle submit(weft_engine *e, int32_t first, uint32_t n_new)
 {
-    static int32_t prompt[PROMPT];
-    for (int32_t i = 0; i < PROMPT; i++) prompt[i] = i + 1;
+    int32_t prompt[PROMPT];
+    for (int32_t i = 0; i < PROMPT; i++) prompt[i] = first + i;
     weft_error err = {WEFT_OK, ""};
     weft_handle handle = 0;
     weft_request r = {.struct_size = sizeof r,
@@ -42,13 +42,14 @@ static uint32_t poll_all(weft_engine *e, weft_handle handle, bool *done)
 
 /* Two requests of n_positions: with room for both they run side by side, with a byte less one waits
  * for the other, and with less than for one it is refused with both numbers. */
-static void check(const weft_model *model, const char *kv, uint32_t n_new)
+static void check(const weft_model *model, const char *kv, uint32_t flags, uint32_t n_new)
 {
     weft_engine_options options = {.struct_size = sizeof options,
                                    .kv = kv,
                                    .context = CONTEXT,
                                    .max_sequences = 2,
-                                   .chunk_tokens = 40};
+                                   .chunk_tokens = 40,
+                                   .flags = flags};
     uint32_t n_positions = PROMPT + n_new - 1;
     uint64_t one = 0;
     weft_error err = {WEFT_OK, ""};
@@ -58,8 +59,8 @@ static void check(const weft_model *model, const char *kv, uint32_t n_new)
     for (uint64_t missing = 0; missing < 2; missing++) {
         options.memory_bytes = 2 * one - missing;
         weft_engine *e = run_open_engine(model, &options);
-        weft_handle a = submit(e, n_new);
-        weft_handle b = submit(e, n_new);
+        weft_handle a = submit(e, 1, n_new);
+        weft_handle b = submit(e, 2, n_new);
         uint32_t n_active = 2;
         uint32_t n_early = 0; /* of the second, before the first was done */
         bool done_a = false;
@@ -106,8 +107,8 @@ static void test_state_bytes(void **state)
         for (size_t k = 0; k < COUNT_OF(SPECS); k++) {
             /* A layer that has no keys and values takes no rule. */
             if (k == 2 && i >= 2) continue;
-            check(model, SPECS[k], 20);
-            check(model, SPECS[k], 60);
+            check(model, SPECS[k], 0, 20);
+            check(model, SPECS[k], WEFT_ENGINE_NO_CACHE, 60);
         }
         weft_model_close(model);
     }
