@@ -620,8 +620,12 @@ static void scores_one(slot_id slot, kernel_scores_fn *fn, kernel_scores_fn *ref
     case_floats s = case_floats_new(n_q * s_stride, 1, 0.0F);
     case_floats s0 = case_floats_new(n_q * s_stride, 0, 0.0F);
     case_floats cut = case_floats_new(n_q * s_stride, 1, 0.0F);
-    kernel_scores a = {q.at, q_stride, n_q,     block + kv_bytes(slot), n_keys, dim,
-                       0.3F, s.at,     s_stride};
+    kernel_scores a = {.q = q.at, .q_stride = q_stride, .n_q = n_q, .n_keys = n_keys};
+    a.k = block + kv_bytes(slot);
+    a.dim = dim;
+    a.scale = 0.3F;
+    a.s = s.at;
+    a.s_stride = s_stride;
     fn(&a);
     a.s = s0.at;
     reference(&a);
@@ -656,14 +660,178 @@ static void scores_one(slot_id slot, kernel_scores_fn *fn, kernel_scores_fn *ref
     free(cut.block);
 }
 
+/* Encoded rows, one byte into a block. */
+typedef struct packed_rows {
+    unsigned char *block;
+    kernel_packed of;
+    uint32_t n, dim;
+    float *decoded; /* [n, dim] */
+} packed_rows;
+
+static packed_rows packed_rows_new(const kv_codec *c, uint8_t base, uint32_t n, uint32_t dim)
+{
+    packed_rows p = {.of = {c, kv_codec_row_bytes(c, base, dim), base}, .n = n, .dim = dim};
+    p.block = case_alloc(n * p.of.row_bytes + 1);
+    p.decoded = case_alloc((size_t)n * dim * sizeof(float));
+    case_floats x = case_floats_new(dim, 1, 4.0F);
+    for (uint32_t r = 0; r < n; r++) {
+        unsigned char *at = p.block + 1 + r * p.of.row_bytes;
+        float size = r % 4 == 0 ? 3.0F : r % 4 == 1 ? 1e-3F : 1.0F;
+        for (uint32_t d = 0; d < dim; d++) x.at[d] = case_number() * size + (float)(r % 3);
+        if (r % 7 == 6) memset(x.at, 0, dim * sizeof(float));
+        c->encode_row(c, base, at, x.at, dim);
+        c->decode_row(c, base, at, p.decoded + (size_t)r * dim, dim);
+    }
+    free(x.block);
+    return p;
+}
+
+static void packed_rows_free(packed_rows *p)
+{
+    free(p->block);
+    free(p->decoded);
+}
+
+/* Against generic, with the bits of decoded rows in the f32 loop of the same instruction set, and
+ * however keys and queries are divided. */
+static void scores_packed_one(const packed_rows *rows, kernel_scores_fn *fn,
+                              kernel_scores_fn *reference, double bound, uint32_t n_q)
+{
+    uint32_t dim = rows->dim;
+    size_t s_stride = rows->n + 2u;
+    case_floats q = case_floats_new((size_t)n_q * dim, 1, 2.0F);
+    case_floats s = case_floats_new(n_q * s_stride, 1, 0.0F);
+    case_floats s0 = case_floats_new(n_q * s_stride, 0, 0.0F);
+    kernel_scores a = {.q = q.at, .q_stride = dim, .n_q = n_q, .k = rows->block + 1};
+    a.n_keys = rows->n;
+    a.dim = dim;
+    a.scale = 0.3F;
+    a.s = s.at;
+    a.s_stride = s_stride;
+    a.packed = rows->of;
+    fn(&a);
+    kernel_scores b = a;
+    b.s = s0.at;
+    reference(&b);
+    for (size_t i = 0; i < s.n; i++) {
+        size_t j = i % s_stride;
+        double terms = 0.0;
+        for (uint32_t d = 0; j < rows->n && d < dim; d++) {
+            terms += 0.3 * fabs((double)q.at[i / s_stride * dim + d] *
+                                (double)rows->decoded[j * dim + d]);
+        }
+        check_near(s.at[i], s0.at[i], terms, bound, rows->of.codec->name, i);
+    }
+    b.k = rows->decoded;
+    now_kernels->scores_f32(&b);
+    check_same(s.at, s0.at, s.n * sizeof(float), "scores of packed and of decoded rows");
+    for (uint32_t i = 0; i < n_q; i++) {
+        uint32_t end = 0;
+        for (uint32_t j = 0; j < rows->n; j = end) {
+            end = j + 1 + case_bits() % (rows->n - j);
+            b = a;
+            b.q = q.at + (size_t)i * dim;
+            b.n_q = 1;
+            b.k = rows->block + 1 + j * rows->of.row_bytes;
+            b.n_keys = end - j;
+            b.s = s0.at + i * s_stride + j;
+            fn(&b);
+        }
+    }
+    check_same(s.at, s0.at, s.n * sizeof(float), "packed scores divided");
+    free(q.block);
+    free(s.block);
+    free(s0.block);
+}
+
+/* Likewise; the bits of values are generic's. */
+static void values_packed_one(const packed_rows *rows, kernel_values_fn *fn,
+                              kernel_values_fn *reference, uint32_t n_q)
+{
+    uint32_t dim = rows->dim;
+    size_t p_stride = rows->n + 2u;
+    size_t o_stride = dim + 3u;
+    case_floats p = case_floats_new(n_q * p_stride, 1, 1.0F);
+    case_floats o = case_floats_new(n_q * o_stride, 1, 1.0F);
+    case_floats o0 = case_floats_new(o.n, 0, 0.0F);
+    case_floats cut = case_floats_new(o.n, 1, 0.0F);
+    memcpy(o0.at, o.at, o.n * sizeof(float));
+    memcpy(cut.at, o.at, o.n * sizeof(float));
+    kernel_values a = {.p = p.at, .p_stride = p_stride, .n_q = n_q, .v = rows->block + 1};
+    a.n_keys = rows->n;
+    a.dim = dim;
+    a.o = o.at;
+    a.o_stride = o_stride;
+    a.packed = rows->of;
+    fn(&a);
+    kernel_values b = a;
+    b.o = o0.at;
+    reference(&b);
+    check_same(o.at, o0.at, o.n * sizeof(float), rows->of.codec->name);
+    for (uint32_t i = 0; i < n_q; i++) {
+        uint32_t end = 0;
+        for (uint32_t j = 0; j < rows->n; j = end) {
+            end = j + 1 + case_bits() % (rows->n - j);
+            b = a;
+            b.p = p.at + i * p_stride + j;
+            b.n_q = 1;
+            b.v = rows->block + 1 + j * rows->of.row_bytes;
+            b.n_keys = end - j;
+            b.o = cut.at + i * o_stride;
+            fn(&b);
+        }
+    }
+    check_same(cut.at, o.at, o.n * sizeof(float), "packed values divided");
+    free(p.block);
+    free(o.block);
+    free(o0.block);
+    free(cut.block);
+}
+
+/* Every codec, base and size that kernel_takes_packed names. */
+static void check_packed(kernel_scores_fn *scores, kernel_scores_fn *scores0,
+                         kernel_values_fn *values, kernel_values_fn *values0, double bound)
+{
+    size_t n;
+    size_t n_taken = 0;
+    const kv_codec *table = kv_codec_table(&n);
+    for (size_t i = 0; i < n; i++) {
+        const kv_codec *c = &table[i];
+        uint8_t side = scores != NULL ? KV_FOR_K : KV_FOR_V;
+        if (c->kind == KV_DENSE || (c->sides & side) == 0) continue;
+        for (uint32_t dim = 32; dim <= 1024; dim += dim < 320 ? 32 : 352) {
+            uint8_t base = (uint8_t)(KV_BASE_F32 + case_bits() % 3);
+            if (!kernel_takes_packed(c, base, dim)) continue;
+            packed_rows rows = packed_rows_new(c, base, 1 + case_bits() % 69, dim);
+            uint32_t n_q = 1 + case_bits() % (KERNEL_PACKED_QUERIES + 3);
+            if (scores != NULL) scores_packed_one(&rows, scores, scores0, bound, n_q);
+            if (values != NULL) values_packed_one(&rows, values, values0, n_q);
+            packed_rows_free(&rows);
+            n_taken++;
+        }
+        for (uint32_t n_q = 1; n_q <= KERNEL_PACKED_QUERIES; n_q++) {
+            if (!kernel_takes_packed(c, KV_BASE_BF16, 128)) continue;
+            packed_rows rows = packed_rows_new(c, KV_BASE_BF16, 64 + n_q, 128);
+            if (scores != NULL) scores_packed_one(&rows, scores, scores0, bound, n_q);
+            if (values != NULL) values_packed_one(&rows, values, values0, n_q);
+            packed_rows_free(&rows);
+        }
+    }
+    assert_true(n_taken > 20);
+}
+
 static void check_kernel_scores_fn(slot_id slot, kernel_scores_fn *fn, kernel_scores_fn *reference,
                                    double bound)
 {
+    if (slot == SLOT_scores_packed) {
+        check_packed(fn, reference, NULL, NULL, bound);
+        return;
+    }
     for (uint32_t dim = 1; dim <= 69; dim++) {
         scores_one(slot, fn, reference, bound, 1 + dim % 5, 1 + dim % 19, dim);
     }
     for (uint32_t n_keys = 1; n_keys <= 69; n_keys++) {
-        scores_one(slot, fn, reference, bound, 1 + n_keys % 8, n_keys, n_keys % 2 == 0 ? 64 : 80);
+        scores_one(slot, fn, reference, bound, 1 + n_keys % 19, n_keys, n_keys % 2 == 0 ? 64 : 80);
     }
     scores_one(slot, fn, reference, bound, 3, 33, 128);
     scores_one(slot, fn, reference, bound, 4, 256, 256);
@@ -683,8 +851,12 @@ static void values_one(slot_id slot, kernel_values_fn *fn, kernel_values_fn *ref
     case_floats cut = case_floats_new(o.n, 1, 0.0F);
     memcpy(o0.at, o.at, o.n * sizeof(float));
     memcpy(cut.at, o.at, o.n * sizeof(float));
-    kernel_values a = {p.at, p_stride, n_q,     block + kv_bytes(slot), n_keys, dim,
-                       o.at, o_stride, v_stride};
+    kernel_values a = {.p = p.at, .p_stride = p_stride, .n_q = n_q, .n_keys = n_keys};
+    a.v = block + kv_bytes(slot);
+    a.dim = dim;
+    a.o = o.at;
+    a.o_stride = o_stride;
+    a.v_stride = v_stride;
     fn(&a);
     a.o = o0.at;
     reference(&a);
@@ -714,12 +886,15 @@ static void values_one(slot_id slot, kernel_values_fn *fn, kernel_values_fn *ref
 static void check_kernel_values_fn(slot_id slot, kernel_values_fn *fn, kernel_values_fn *reference,
                                    double bound)
 {
-    (void)bound;
+    if (slot == SLOT_values_packed) {
+        check_packed(NULL, NULL, fn, reference, bound);
+        return;
+    }
     for (uint32_t dim = 1; dim <= 69; dim++) {
         values_one(slot, fn, reference, 1 + dim % 6, 1 + dim % 19, dim);
     }
     for (uint32_t n_keys = 0; n_keys <= 69; n_keys++) {
-        values_one(slot, fn, reference, 1 + n_keys % 9, n_keys, n_keys % 2 == 0 ? 64 : 80);
+        values_one(slot, fn, reference, 1 + n_keys % 19, n_keys, n_keys % 2 == 0 ? 64 : 80);
     }
     values_one(slot, fn, reference, 4, 256, 256);
     values_one(slot, fn, reference, 3, 5, 576);
