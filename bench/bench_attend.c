@@ -1,12 +1,12 @@
-/* bench_attend.c - decode attention by one thread, beside a plain read of the same memory and a loop
- * of multiply-adds in registers.
+/* bench_attend.c - decode attention by one thread, beside a plain read of the same memory and a
+ * loop of multiply-adds in registers.
  *
- * For each codec, context and number of queries to a key head: microseconds for a layer of HEADS key
- * heads, GB/s of keys and values, their share of the plain read, multiply-adds a second and their
- * share of what the processor can do. Then decode time by context, which must be a line. Layers lie
- * behind one another in memory that no cache holds, so nothing is read twice from one. The plain
- * read (the fastest of its loops) runs in turn with the attention; all numbers are the best of
- * several runs.
+ * For each codec, context and number of queries to a key head: microseconds for a layer of HEADS
+ * key heads, GB/s of keys and values, their share of the plain read, multiply-adds a second and
+ * their share of what the processor can do. Then decode time by context, which must be a line.
+ * Layers lie behind one another in memory that no cache holds, so nothing is read twice from one.
+ * The plain read (the fastest of its loops) runs in turn with the attention; all numbers are the
+ * best of several runs.
  *
  * Usage: bench_attend [isa [runs [MB [codec]]]] */
 #include <immintrin.h>
@@ -249,8 +249,7 @@ static result measure(world *w, uint32_t runs, const unsigned char *memory)
     cpu_run r = {w->b, w->plan, &w->step};
     const kv_geometry *g = &w->kv.geometries[0];
     result best = {.seconds = 1e9, .n_layers = w->n_layers};
-    best.live_bytes =
-        (size_t)w->n_layers * w->context * HEADS * (g->k_row_bytes + g->v_row_bytes);
+    best.live_bytes = (size_t)w->n_layers * w->context * HEADS * (g->k_row_bytes + g->v_row_bytes);
     best.macs = 2.0 * w->n_layers * w->context * HEADS * w->group * DIM;
     size_t block = w->n_layers * w->layer_bytes / 4096 * 4096;
     for (uint32_t run = 0; run < runs; run++) {
@@ -294,8 +293,7 @@ int main(int argc, char **argv)
         if (argc > 4 && strcmp(argv[4], CODECS[c]) != 0) continue;
         for (size_t i = 0; i < sizeof CONTEXTS / sizeof CONTEXTS[0]; i++) {
             for (size_t q = 0; q < sizeof GROUPS / sizeof GROUPS[0]; q++) {
-                world *w =
-                    world_new(isa, CODECS[c], CONTEXTS[i], GROUPS[q], memory, size, weights);
+                world *w = world_new(isa, CODECS[c], CONTEXTS[i], GROUPS[q], memory, size, weights);
                 result r = measure(w, runs, memory);
                 world_free(w);
                 double speed = (double)r.live_bytes / r.seconds;

@@ -1,12 +1,12 @@
 /* attend.c - attention over pages.
  *
  * The positions are cut at multiples of KV_SPLIT. Each split's partial result starts from nothing;
- * partials are merged in ascending order (docs/numerics.md). A tile is a row, a key head and some of
- * its queries; a task is a tile, or, where tiles are small, several that lie side by side in every
- * page: those go through a page together, so that it is read from end to end, which is what makes
- * memory fast. With few tasks and long contexts the splits of a task are computed by different
- * threads and merged afterwards. It is the same operations in the same order always, so the same
- * bits. */
+ * partials are merged in ascending order (docs/numerics.md). A tile is a row, a key head and some
+ * of its queries; a task is a tile, or, where tiles are small, several that lie side by side in
+ * every page: those go through a page together, so that it is read from end to end, which is what
+ * makes memory fast. With few tasks and long contexts the splits of a task are computed by
+ * different threads and merged afterwards. It is the same operations in the same order always, so
+ * the same bits. */
 #include "backend/cpu/cpu.h"
 
 #include <math.h>

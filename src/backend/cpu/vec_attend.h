@@ -134,12 +134,12 @@ INLINE vf form_load(const attend_form form, const unsigned char *at, const atten
     }
 }
 
-/* How far ahead rows are fetched, in bytes: a page of the processor's, where its own fetching ends. */
+/* How far ahead rows are fetched, in bytes: where the processor's own fetching ends. */
 enum { FETCH_AHEAD = 4096 };
 
-/* Only of packed rows, where sums take longer than reading: a processor that is told moves less than
- * one that is left alone. What lies ahead is the next head's, and may be nothing at the end of a
- * page. */
+/* Only of packed rows, where sums take longer than reading: a processor that is told moves less
+ * than one that is left alone. What lies ahead is the next head's, and may be nothing at the end of
+ * a page. */
 INLINE void fetch_row(const unsigned char *at, size_t row_bytes)
 {
     for (size_t i = 0; i < row_bytes; i += LINE) v_prefetch(at + FETCH_AHEAD + i);

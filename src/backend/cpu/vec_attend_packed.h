@@ -2,10 +2,10 @@
  *
  * Written in the words of vec_avx2.h or vec_avx512.h, one of which is included first. Codes become
  * numbers in registers and go through the tiles of vec_attend.h: the bits are those of
- * decode_packed and scores_f32 or values_f32. A code times a scale of 16 bits needs at most 19 bits,
- * so code * scale + bias by a fused multiply-add is what two operations give; a zero point of tk, a
- * whole number of at most 2048, times its scale is exact too, and (code + zero) * scale is code *
- * scale + zero * scale. */
+ * decode_packed and scores_f32 or values_f32. A code times a scale of 16 bits needs at most 19
+ * bits, so code * scale + bias by a fused multiply-add is what two operations give; a zero point of
+ * tk, a whole number of at most 2048, times its scale is exact too, and (code + zero) * scale is
+ * code * scale + zero * scale. */
 #ifndef BACKEND_CPU_VEC_ATTEND_PACKED_H
 #define BACKEND_CPU_VEC_ATTEND_PACKED_H
 
