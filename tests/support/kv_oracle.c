@@ -309,3 +309,36 @@ void oracle_check(const oracle_seq *o, const kv_view *views, const uint32_t *tag
         for (uint32_t i = 0; i < n; i++) check_position(&views[l], l, o->len + i, tags[i]);
     }
 }
+
+static uint32_t row_is_wrong(const unsigned char *row, size_t n_bytes, uint32_t tag, uint32_t layer,
+                             uint32_t head, uint32_t side)
+{
+    for (size_t i = 0; i < n_bytes; i++) {
+        if (row[i] != pattern(tag, layer, head, side, i)) return 1;
+    }
+    return 0;
+}
+
+uint32_t oracle_count_wrong(const oracle_seq *o, const kv_view *views)
+{
+    uint32_t n = 0;
+    for (uint32_t l = 0; l < o->n_layers; l++) {
+        const kv_geometry *g = views[l].geometry;
+        if (is_toy(o, l)) {
+            toy expected = {{0}, {0}};
+            for (uint32_t i = 0; i < o->len; i++) toy_feed(&expected, l, o->tags[i]);
+            toy t = toy_read(g, views[l].committed);
+            n += memcmp(&t, &expected, sizeof t) != 0;
+            continue;
+        }
+        for (uint32_t p = 0; p < o->len; p++) {
+            if (!*live_at(o, l, p)) continue;
+            for (uint32_t h = 0; h < g->n_heads; h++) {
+                n += row_is_wrong(kv_key(&views[l], h, p), g->k_row_bytes, o->tags[p], l, h, 0);
+                if (!kv_has_values(g)) continue;
+                n += row_is_wrong(kv_value(&views[l], h, p), g->v_row_bytes, o->tags[p], l, h, 1);
+            }
+        }
+    }
+    return n;
+}
