@@ -222,7 +222,12 @@ typedef struct weft_engine_options {
                                max_sequences, which 0 means */
     uint64_t memory_bytes;  /* budget for sequence state; 0: what one sequence of context needs, or
                                1 GiB if that is more */
+    uint64_t cache_bytes;   /* most of memory_bytes that state of earlier requests may take, which
+                               gives way to requests; 0: all that they leave */
+    uint32_t flags;         /* of WEFT_ENGINE_ */
 } weft_engine_options;
+
+enum { WEFT_ENGINE_NO_CACHE = 1 /* no request begins with what another left */ };
 
 /* options may be NULL. The model is borrowed until the engine is closed. */
 WEFT_API weft_status weft_engine_open(const weft_model *model, const weft_engine_options *options,
@@ -239,7 +244,10 @@ typedef struct weft_sampling {
     uint64_t seed;     /* the same seed gives the same answer, in any company */
 } weft_sampling;
 
-enum { WEFT_REQUEST_IGNORE_STOP = 1 /* neither the model's nor the request's ids end it */ };
+enum {
+    WEFT_REQUEST_IGNORE_STOP = 1, /* neither the model's nor the request's ids end it */
+    WEFT_REQUEST_NO_CACHE = 2     /* it neither begins with what another left nor leaves anything */
+};
 
 typedef struct weft_request {
     uint32_t struct_size;
@@ -253,6 +261,8 @@ typedef struct weft_request {
     /* The caller's, written until DONE was polled or weft_release has returned. */
     float *prompt_logits; /* NULL, or [n_prompt, n_vocab] */
     float *new_logits;    /* likewise [max_new, n_vocab]: row i is what token i came from */
+    const char *kv;       /* KV codec spec; NULL: the engine's. At most 16 in one engine */
+    uint64_t cache_salt;  /* only requests with the same share state */
 } weft_request;
 
 /* 0 is never a handle. */
@@ -280,6 +290,15 @@ typedef enum weft_finish {
     WEFT_FINISH_ERROR = 4 /* status and message say what */
 } weft_finish;
 
+/* Why a request did not begin with all that was known of its prompt. */
+typedef enum weft_cache_limit {
+    WEFT_CACHE_LIMIT_NONE = 0,
+    WEFT_CACHE_LIMIT_WINDOW = 1,    /* a layer with a window lacks positions that are seen there */
+    WEFT_CACHE_LIMIT_RECURRENT = 2, /* no state of a recurrent layer is kept there */
+    WEFT_CACHE_LIMIT_CONVERTED = 3, /* what is kept was converted later than that (start=) */
+    WEFT_CACHE_LIMIT_ROOM = 4       /* memory_bytes has no room for that beside the request */
+} weft_cache_limit;
+
 typedef struct weft_event {
     uint32_t struct_size;
     weft_event_kind kind;
@@ -287,6 +306,10 @@ typedef struct weft_event {
     float logprob;      /* natural log of the token's probability before any sampler */
     weft_finish finish; /* with DONE */
     weft_error error;   /* with WEFT_FINISH_ERROR */
+    /* Once it has begun: prompt tokens whose state was known from earlier requests, those that
+     * needed not be forwarded for it, and why these are fewer. */
+    uint32_t n_known, n_cached;
+    weft_cache_limit cache_limit;
 } weft_event;
 
 /* The next event of a request, NONE if there is none yet. */
@@ -311,10 +334,16 @@ typedef struct weft_engine_info {
     uint64_t kv_bytes_budget;
     uint64_t weight_bytes_step; /* weights that a step of one token reads */
     uint64_t scratch_bytes;     /* memory of the plan */
+    uint64_t kv_bytes_cached;   /* pages kept for requests to come; sequences may hold some, too */
+    uint64_t n_cache_lookups, n_cache_hits;
+    uint64_t n_cache_tokens; /* prompt tokens that needed not be forwarded */
 } weft_engine_info;
 
 WEFT_API weft_status weft_engine_get_info(const weft_engine *engine, weft_engine_info *info,
                                           weft_error *err);
+
+/* Forgets what is kept for requests to come. */
+WEFT_API weft_status weft_engine_drop_cache(weft_engine *engine, weft_error *err);
 
 /* The machine's plain read with the engine's threads: the fastest of several loops over n_bytes
  * (at least 1 GiB for a figure to publish), in bytes a second. Allocates n_bytes meanwhile. */

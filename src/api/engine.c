@@ -31,7 +31,11 @@ static weft_status effective(const weft_engine_options *from, const struct llm *
                           .max_sequences = from->max_sequences,
                           .chunk_tokens = from->chunk_tokens,
                           .max_outputs = from->max_outputs,
-                          .memory_bytes = from->memory_bytes};
+                          .memory_bytes = from->memory_bytes,
+                          .cache_bytes = from->cache_bytes,
+                          .no_cache = (from->flags & WEFT_ENGINE_NO_CACHE) != 0};
+    if ((from->flags & ~(uint32_t)WEFT_ENGINE_NO_CACHE) != 0)
+        return err_set(err, WEFT_ARGUMENT, "unknown flags %x", from->flags);
     if (o->n_threads == 0) o->n_threads = thread_available();
     if (o->n_threads > THREADS_MOST && from->n_threads == 0) o->n_threads = THREADS_MOST;
     if (o->context == 0)
@@ -95,7 +99,7 @@ weft_status weft_submit(weft_engine *engine, const weft_request *request, weft_h
     weft_request ours = {.struct_size = sizeof ours};
     status = API_TAKE(ours, request, new_logits, "weft_request", err);
     if (status != WEFT_OK) return status;
-    if ((ours.flags & ~(uint32_t)WEFT_REQUEST_IGNORE_STOP) != 0) {
+    if ((ours.flags & ~(uint32_t)(WEFT_REQUEST_IGNORE_STOP | WEFT_REQUEST_NO_CACHE)) != 0) {
         return err_set(err, WEFT_ARGUMENT, "unknown flags %x", ours.flags);
     }
     return engine_submit(engine, &ours, handle, err);
@@ -141,6 +145,13 @@ weft_status weft_engine_get_info(const weft_engine *engine, weft_engine_info *in
     weft_engine_info ours = {.struct_size = sizeof ours};
     engine_info(engine, &ours);
     return API_GIVE(ours, info, scratch_bytes, "weft_engine_info", err);
+}
+
+weft_status weft_engine_drop_cache(weft_engine *engine, weft_error *err)
+{
+    weft_status status = need(engine, err);
+    if (status == WEFT_OK) engine_drop_cache(engine);
+    return status;
 }
 
 weft_status weft_engine_measure_read(weft_engine *engine, uint64_t n_bytes,

@@ -97,6 +97,7 @@ weft_status session_open_engine(session *s, const session_values *values, const 
         .chunk_tokens = plan->chunk_tokens,
         .max_outputs = plan->max_outputs,
         .memory_bytes = values->memory != 0 ? values->memory : plan->memory,
+        .flags = plan->no_cache ? WEFT_ENGINE_NO_CACHE : 0,
     };
     weft_status status = weft_engine_open(s->model, &options, &s->engine, err);
     s->load_ms += (double)(clock_now_ns() - start) / 1e6;

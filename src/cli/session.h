@@ -41,6 +41,7 @@ typedef struct session_plan {
     uint32_t context; /* unless --context is there */
     uint32_t max_sequences, chunk_tokens, max_outputs;
     uint64_t memory; /* unless --memory is there */
+    bool no_cache;   /* requests are to be computed from their first token on */
 } session_plan;
 
 /* Shows progress on a terminal. A failure to open the engine for what the options say is

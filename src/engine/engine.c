@@ -59,22 +59,20 @@ static weft_status open_backend(weft_engine *e, weft_error *err)
 static weft_status open_kv(weft_engine *e, weft_error *err)
 {
     const engine_options *o = &e->options;
-    const llm *m = e->model;
-    weft_status status =
-        kv_spec_parse(o->kv, o->act == WEFT_ACT_F32 ? "f32" : "bf16", &e->kv_spec, err);
-    if (status != WEFT_OK) return status;
-    kv_spec_print(&e->kv_spec, e->kv_text, sizeof e->kv_text);
-    kv_bounds bounds = {
-        .context = o->context, .most_append = o->chunk_tokens, .page_tokens = KV_PAGE_TOKENS};
-    status =
-        kv_config_init(&e->kv, &e->arena, m->kv_layers, m->n_kv_layers, &e->kv_spec, &bounds, err);
+    const engine_store *store;
+    weft_status status = cache_store(e, o->kv, &store, err);
     if (status != WEFT_OK) return status;
     uint64_t budget = o->memory_bytes;
     if (budget == 0) {
-        budget = kv_config_bytes(&e->kv, o->context);
+        budget = kv_config_bytes(&store->config, o->context);
         if (budget < (1u << 30)) budget = 1u << 30;
     }
-    return kv_pool_create(e->env.allocator, e->api, e->backend, &e->kv, budget, &e->pool, err);
+    const weft_allocator *a = e->env.allocator;
+    status = kv_pool_create(a, e->api, e->backend, &store->config, budget, &e->pool, err);
+    if (status != WEFT_OK || o->no_cache) return status;
+    status = kv_prefix_create(a, e->pool, o->cache_bytes, &e->prefix, err);
+    /* Again: how far apart boundaries are depends on the budget. */
+    return status == WEFT_OK ? cache_store(e, o->kv, &store, err) : status;
 }
 
 static weft_status open_batch(weft_engine *e, weft_error *err)
@@ -92,7 +90,7 @@ static weft_status open_batch(weft_engine *e, weft_error *err)
     b->positions = arena_array(a, n_tokens, sizeof *b->positions);
     b->row_starts = arena_array(a, (size_t)o->max_sequences + 1, sizeof *b->row_starts);
     b->outputs = arena_array(a, o->max_outputs, sizeof *b->outputs);
-    b->views = arena_array(a, (size_t)e->kv.n_layers * o->max_sequences, sizeof *b->views);
+    b->views = arena_array(a, (size_t)e->model->n_kv_layers * o->max_sequences, sizeof *b->views);
     b->txn_rows = arena_array(a, o->max_sequences, sizeof *b->txn_rows);
     b->keep = arena_array(a, o->max_sequences, sizeof *b->keep);
     b->rows = arena_array(a, o->max_sequences, sizeof *b->rows);
@@ -146,6 +144,7 @@ void engine_close(weft_engine *e)
         if (r->phase != REQUEST_DONE) request_end(e, r, WEFT_FINISH_CANCELLED, NULL);
         request_free(e, r);
     }
+    cache_close(e);
     kv_pool_destroy(e->pool);
     if (e->backend != NULL) {
         e->api->plan_free(e->backend, e->plan);
@@ -186,15 +185,31 @@ void engine_info(const weft_engine *e, weft_engine_info *info)
 {
     info->backend = e->api->name;
     info->isa = e->api->isa(e->backend);
-    info->kv = e->kv_text;
+    info->kv = e->stores->text;
     info->n_threads = e->options.n_threads;
     info->context = e->options.context;
     thread_lock_take(e->lock);
     info->kv_bytes_live = kv_pool_bytes_taken(e->pool);
+    if (e->prefix != NULL) {
+        kv_prefix_stats stats;
+        kv_prefix_get_stats(e->prefix, &stats);
+        info->kv_bytes_live -= stats.bytes_idle;
+        info->kv_bytes_cached = stats.bytes;
+        info->n_cache_lookups = stats.n_lookups;
+        info->n_cache_hits = stats.n_hits;
+        info->n_cache_tokens = stats.tokens_found;
+    }
     thread_lock_drop(e->lock);
     info->kv_bytes_budget = kv_pool_budget(e->pool);
     info->weight_bytes_step = e->weight_bytes_step;
     info->scratch_bytes = e->api->plan_bytes(e->plan) + e->arena.taken;
+}
+
+void engine_drop_cache(weft_engine *e)
+{
+    thread_lock_take(e->lock);
+    if (e->prefix != NULL) kv_prefix_clear(e->prefix);
+    thread_lock_drop(e->lock);
 }
 
 static weft_status measure_read(weft_engine *e, size_t size, double *bytes_per_second,

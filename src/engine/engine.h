@@ -12,6 +12,8 @@ typedef struct engine_options {
     weft_act act;
     uint32_t n_threads, context, max_sequences, chunk_tokens, max_outputs;
     uint64_t memory_bytes; /* 0: as weft.h says */
+    uint64_t cache_bytes;  /* 0: what memory_bytes leaves */
+    bool no_cache;
 } engine_options;
 
 /* Requests that may wait or be unreleased at once. */
@@ -28,6 +30,7 @@ weft_status engine_poll(weft_engine *e, weft_handle handle, weft_event *event, w
 weft_status engine_cancel(weft_engine *e, weft_handle handle, weft_error *err);
 weft_status engine_release(weft_engine *e, weft_handle handle, weft_error *err);
 
+void engine_drop_cache(weft_engine *e);
 void engine_info(const weft_engine *e, weft_engine_info *info);
 weft_status engine_measure_read(weft_engine *e, uint64_t n_bytes, double *bytes_per_second,
                                 weft_error *err);

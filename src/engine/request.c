@@ -18,8 +18,7 @@ static weft_status check_ids(const int32_t *ids, uint32_t n, uint32_t n_vocab, c
     return WEFT_OK;
 }
 
-static weft_status check_request(const weft_engine *e, const weft_request *r, uint32_t *n_positions,
-                                 weft_error *err)
+static weft_status check_request(const weft_engine *e, const weft_request *r, weft_error *err)
 {
     uint32_t n_vocab = e->model->params.n_vocab;
     uint32_t context = e->options.context;
@@ -33,17 +32,24 @@ static weft_status check_request(const weft_engine *e, const weft_request *r, ui
         return err_set(err, WEFT_ARGUMENT, "stop_ids is NULL");
     weft_status status = check_ids(r->prompt, r->n_prompt, n_vocab, "prompt token", err);
     if (status == WEFT_OK) status = check_ids(r->stop_ids, r->n_stop_ids, n_vocab, "stop id", err);
-    if (status == WEFT_OK) status = sampling_check(&r->sampling, err);
+    return status == WEFT_OK ? sampling_check(&r->sampling, err) : status;
+}
+
+/* What it stores in, and how much of it; LIMIT where that is more than there is. Called with the
+ * lock held. */
+static weft_status choose_store(weft_engine *e, const weft_request *from, request *r,
+                                weft_error *err)
+{
+    uint32_t context = e->options.context;
+    weft_status status = cache_store(e, from->kv, &r->store, err);
     if (status != WEFT_OK) return status;
     /* The last sampled token is never forwarded. */
-    uint64_t positions = (uint64_t)r->n_prompt + (r->max_new > 0 ? r->max_new - 1 : 0);
-    *n_positions = positions < context ? (uint32_t)positions : context;
-    uint64_t bytes = kv_config_bytes(&e->kv, *n_positions);
-    if (bytes > kv_pool_budget(e->pool)) {
-        return err_set(err, WEFT_LIMIT, "the request needs %llu bytes of state, the budget is %llu",
-                       (unsigned long long)bytes, (unsigned long long)kv_pool_budget(e->pool));
-    }
-    return WEFT_OK;
+    uint64_t positions = (uint64_t)r->n_prompt + (from->max_new > 0 ? from->max_new - 1 : 0);
+    r->n_positions = positions < context ? (uint32_t)positions : context;
+    uint64_t bytes = kv_config_bytes(&r->store->config, r->n_positions);
+    if (bytes <= kv_pool_budget(e->pool)) return WEFT_OK;
+    return err_set(err, WEFT_LIMIT, "the request needs %llu bytes of state, the budget is %llu",
+                   (unsigned long long)bytes, (unsigned long long)kv_pool_budget(e->pool));
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -72,6 +78,7 @@ static request *request_create(const weft_allocator *a, const weft_request *from
     r->n_stop_ids = from->n_stop_ids;
     r->flags = from->flags;
     r->sampling = from->sampling;
+    r->salt = from->cache_salt;
     r->prompt_logits = from->prompt_logits;
     r->new_logits = from->new_logits;
     r->tokens = mem_alloc(a, token_bytes(r));
@@ -87,27 +94,32 @@ static request *request_create(const weft_allocator *a, const weft_request *from
     return r;
 }
 
+static void append(weft_engine *e, request *r)
+{
+    r->handle = e->next_handle++;
+    if (e->last != NULL) e->last->next = r;
+    if (e->first == NULL) e->first = r;
+    e->last = r;
+    e->n_requests++;
+}
+
 weft_status engine_submit(weft_engine *e, const weft_request *from, weft_handle *handle,
                           weft_error *err)
 {
     *handle = 0;
-    uint32_t n_positions = 0;
-    weft_status status = check_request(e, from, &n_positions, err);
+    weft_status status = check_request(e, from, err);
     if (status != WEFT_OK) return status;
     request *r = request_create(e->env.allocator, from, e->options.context);
     if (r == NULL)
         return err_set(err, WEFT_NOMEM, "out of memory for a request of %u tokens", from->n_prompt);
-    r->n_positions = n_positions;
     thread_lock_take(e->lock);
-    if (e->n_requests == ENGINE_REQUESTS) {
+    status = choose_store(e, from, r, err);
+    if (status == WEFT_OK && e->n_requests == ENGINE_REQUESTS) {
         status = err_set(err, WEFT_LIMIT, "%u requests are open, at most %d", e->n_requests,
                          ENGINE_REQUESTS);
-    } else {
-        r->handle = e->next_handle++;
-        if (e->last != NULL) e->last->next = r;
-        if (e->first == NULL) e->first = r;
-        e->last = r;
-        e->n_requests++;
+    }
+    if (status == WEFT_OK) {
+        append(e, r);
         *handle = r->handle;
     }
     thread_lock_drop(e->lock);
@@ -119,8 +131,7 @@ void request_end(weft_engine *e, request *r, weft_finish finish, const weft_erro
 {
     ASSERT(r->phase != REQUEST_DONE);
     if (r->phase == REQUEST_ACTIVE) e->n_active--;
-    kv_seq_destroy(e->env.allocator, r->seq);
-    r->seq = NULL;
+    cache_end(e, r);
     r->phase = REQUEST_DONE;
     r->finish = finish;
     if (error != NULL) r->error = *error;
@@ -167,6 +178,11 @@ weft_status engine_poll(weft_engine *e, weft_handle handle, weft_event *event, w
         event->finish = r->finish;
         event->error = r->error;
         r->done_polled = true;
+    }
+    if (r != NULL) {
+        event->n_cached = r->n_cached;
+        event->n_known = r->n_known;
+        event->cache_limit = r->cache_limit;
     }
     thread_lock_drop(e->lock);
     return r != NULL ? WEFT_OK : unknown_handle(handle, err);

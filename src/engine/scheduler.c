@@ -27,8 +27,7 @@ static void admit(weft_engine *e)
     for (request *r = e->first; r != NULL && e->n_active < e->options.max_sequences; r = r->next) {
         if (r->phase != REQUEST_WAITING) continue;
         weft_error error = {WEFT_OK, ""};
-        weft_status status =
-            kv_seq_create(e->env.allocator, e->pool, &e->kv, r->n_positions, &r->seq, &error);
+        weft_status status = cache_begin(e, r, &error);
         if (status == WEFT_LIMIT) return;
         if (status != WEFT_OK) {
             request_end(e, r, WEFT_FINISH_ERROR, &error);
@@ -64,7 +63,7 @@ static void add_row(weft_engine *e, request *r, uint32_t n)
     uint32_t row_i = b->step.n_rows++;
     uint32_t n_outputs = wanted(r, n);
     b->rows[row_i] = (batch_row){r, b->step.n_outputs, n_outputs};
-    b->txn_rows[row_i] = (kv_txn_row){r->seq, n, false, 0};
+    b->txn_rows[row_i] = (kv_txn_row){r->seq, n, false, cache_mark(r, n)};
     b->keep[row_i] = n;
     for (uint32_t i = 0; i < n; i++) {
         uint32_t token_i = b->step.n_tokens + i;
@@ -194,7 +193,10 @@ void scheduler_publish(weft_engine *e)
 {
     batch *b = &e->batch;
     kv_txn_commit(&e->txn, b->keep);
-    for (uint32_t i = 0; i < b->step.n_rows; i++) publish_row(e, &b->rows[i], b->keep[i]);
+    for (uint32_t i = 0; i < b->step.n_rows; i++) {
+        publish_row(e, &b->rows[i], b->keep[i]);
+        if (b->rows[i].r->phase == REQUEST_ACTIVE) cache_keep(e, b->rows[i].r);
+    }
     free_released(e);
 }
 

@@ -4,10 +4,23 @@
 
 #include "base/thread.h"
 #include "engine/engine.h"
-#include "kv/txn.h"
+#include "kv/prefix.h"
 #include "sample/chain.h"
 
 typedef enum request_phase { REQUEST_WAITING, REQUEST_ACTIVE, REQUEST_DONE } request_phase;
+
+/* Specs that requests of one engine may name; KV_SPEC_TEXT: bytes of one as text. */
+enum { ENGINE_STORES = 16, KV_SPEC_TEXT = 64 };
+
+/* What requests that name one spec store in. */
+typedef struct engine_store {
+    struct engine_store *next;
+    kv_spec spec;
+    char text[KV_SPEC_TEXT];
+    kv_config config;
+    uint32_t interval; /* tokens between boundaries; 0: none are needed */
+    arena arena;
+} engine_store;
 
 /* A request, from submit to release. The engine's lock guards every field but where it says
  * otherwise. */
@@ -24,7 +37,13 @@ typedef struct request {
     uint32_t n_positions; /* most it will ever forward */
     weft_sampling sampling;
     float *prompt_logits, *new_logits; /* the caller's */
-    kv_seq *seq;                       /* while active; only the stepping thread looks inside */
+    const engine_store *store;
+    uint64_t salt;
+    kv_space *space;            /* NULL: it neither finds nor leaves anything */
+    kv_seq *seq;                /* while active; only the stepping thread looks inside */
+    uint32_t n_known, n_cached; /* positions that were known, and those it began with */
+    uint32_t n_kept;            /* of the last boundary */
+    weft_cache_limit cache_limit;
     weft_finish finish;
     weft_error error;
     bool done_polled, cancelled, released;
@@ -58,14 +77,13 @@ struct weft_engine {
     backend *backend;
     backend_plan *plan;
     engine_options options;
-    kv_spec kv_spec;
-    char kv_text[64];
-    kv_config kv;
+    engine_store *stores; /* the first is that of requests which name none */
     kv_pool *pool;
+    kv_prefix *prefix; /* NULL: no cache */
     kv_txn txn;
     batch batch;
     sample_scratch scratch;
-    arena arena; /* batch arrays, kv config */
+    arena arena; /* batch arrays */
     uint64_t weight_bytes_step;
     thread_lock *lock; /* guards all below and the requests */
     request *first, *last;
@@ -87,6 +105,26 @@ void scheduler_fail(weft_engine *e, const weft_error *error);
 
 /* Ends a request: its state is given back. Called with the lock held, outside a run. */
 void request_end(weft_engine *e, request *r, weft_finish finish, const weft_error *error);
+
+/* What a spec is stored in, made if need be; kv NULL: the engine's. ARGUMENT and UNSUPPORTED as
+ * kv/config.h says, LIMIT where there are too many. Called with the lock held. */
+weft_status cache_store(weft_engine *e, const char *kv, const engine_store **store,
+                        weft_error *err);
+
+/* Gives all of it back; every request is gone. */
+void cache_close(weft_engine *e);
+
+/* r->seq, with what is known of its prompt. As kv_seq_create. */
+weft_status cache_begin(weft_engine *e, request *r, weft_error *err);
+
+/* Positions of its next n after which recurrent states are to be marked; 0: none. */
+uint32_t cache_mark(const request *r, uint32_t n);
+
+/* Keeps what may be useful, after a commit. */
+void cache_keep(weft_engine *e, request *r);
+
+/* Gives r->seq up. */
+void cache_end(weft_engine *e, request *r);
 
 /* Unlinks and frees a released request. */
 void request_free(weft_engine *e, request *r);

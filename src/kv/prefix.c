@@ -76,10 +76,27 @@ kv_space *kv_prefix_space(kv_prefix *prefix, const kv_config *config, uint64_t s
     return space;
 }
 
+static uint64_t idle_bytes(const kv_prefix *p, uint32_t class_i, const kv_page *page)
+{
+    return page != NULL && page->refs == 1 ? kv_pool_page_bytes(p->pool, class_i) : 0;
+}
+
 void kv_prefix_get_stats(const kv_prefix *prefix, kv_prefix_stats *stats)
 {
     *stats = prefix->stats;
     stats->bytes = prefix->bytes;
+    stats->bytes_idle = 0;
+    for (const kv_node *node = prefix->newest; node != NULL; node = node->older) {
+        for (uint32_t i = 0; i < node->space->config->n_layers; i++) {
+            stats->bytes_idle += idle_bytes(prefix, kv_node_class(node, i), node->rows[i].page);
+        }
+    }
+    for (const kv_boundary *b = prefix->newest_boundary; b != NULL; b = b->older) {
+        const kv_config *c = b->node->space->config;
+        for (uint32_t i = 0; i < c->n_layers; i++) {
+            stats->bytes_idle += idle_bytes(prefix, c->class_of[i], b->states[i]);
+        }
+    }
 }
 
 /* ---- beginning on it ------------------------------------------------------------------------- */

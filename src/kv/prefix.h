@@ -45,7 +45,8 @@ typedef struct kv_match {
 } kv_match;
 
 typedef struct kv_prefix_stats {
-    uint64_t bytes; /* of pages */
+    uint64_t bytes;      /* of pages */
+    uint64_t bytes_idle; /* of those that no sequence holds */
     uint32_t n_nodes, n_boundaries;
     uint64_t n_lookups, n_hits, tokens_found;
     uint64_t n_evicted; /* nodes and boundaries that gave way */

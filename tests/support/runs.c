@@ -45,7 +45,8 @@ static void submit(weft_engine *engine, uint32_t n_vocab, run *r)
     r->logprobs = calloc((size_t)r->max_new + 1, sizeof(float));
     weft_request request = {
         .struct_size = sizeof request,
-        .flags = r->stops ? 0 : WEFT_REQUEST_IGNORE_STOP,
+        .flags = r->flags | (r->stops ? 0 : WEFT_REQUEST_IGNORE_STOP),
+        .kv = r->kv,
         .prompt = r->prompt,
         .n_prompt = r->n_prompt,
         .max_new = r->max_new,
@@ -70,6 +71,9 @@ static void collect(weft_engine *engine, run *r)
         }
         assert_int_equal(event.kind, WEFT_EVENT_DONE);
         r->finish = event.finish;
+        r->n_cached = event.n_cached;
+        r->n_known = event.n_known;
+        r->cache_limit = event.cache_limit;
         if (event.finish == WEFT_FINISH_ERROR) fail_msg("%s", event.error.message);
         break;
     }

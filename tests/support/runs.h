@@ -20,10 +20,14 @@ typedef struct run {
     const int32_t *prompt;
     uint32_t n_prompt, max_new;
     bool want_prompt_logits, stops; /* stops: end tokens end it */
+    const char *kv;                 /* as in weft_request */
+    uint32_t flags;                 /* likewise, beside what stops says */
     weft_sampling sampling;         /* all zero: greedy */
     int32_t *tokens;                /* [n_tokens] */
     float *logprobs;                /* [n_tokens] */
     uint32_t n_tokens;
+    uint32_t n_cached, n_known;
+    weft_cache_limit cache_limit;
     float *prompt_logits; /* [n_prompt, n_vocab] or NULL */
     float *new_logits;    /* [max_new, n_vocab] */
     weft_finish finish;

@@ -374,7 +374,8 @@ static weft_status open_engine(bench *b, weft_error *err)
     session_plan plan = {.context = (uint32_t)need,
                          .max_sequences = n_rows,
                          .chunk_tokens = CHUNK,
-                         .memory = one * n_rows * 2 + READ_BYTES};
+                         .memory = one * n_rows * 2 + READ_BYTES,
+                         .no_cache = true};
     status = session_open_engine(&b->s, &v->session, &plan, err);
     b->info = (weft_engine_info){.struct_size = sizeof b->info};
     if (status == WEFT_OK) status = weft_engine_get_info(b->s.engine, &b->info, err);

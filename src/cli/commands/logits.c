@@ -77,7 +77,8 @@ static weft_status open_engine(logits *x, weft_error *err)
     session_plan plan = {.context = (uint32_t)need,
                          .max_sequences = 1,
                          .chunk_tokens = x->v->chunk,
-                         .max_outputs = x->v->chunk};
+                         .max_outputs = x->v->chunk,
+                         .no_cache = true};
     return session_open_engine(&x->s, &x->v->session, &plan, err);
 }
 
