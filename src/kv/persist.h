@@ -43,13 +43,13 @@ const char *kv_miss_text(kv_miss miss);
 bool kv_miss_is_damage(kv_miss miss);
 
 /* Where files come from and go to, and what became of them. */
-typedef struct kv_store {
+typedef struct kv_files {
     kv_prefix *prefix;
     const io *files;
     kv_origin origin;
     uint64_t n_saved, n_loaded;
     uint64_t n_misses[KV_MISSES]; /* by reason; of KV_MISS_NONE none */
-} kv_store;
+} kv_files;
 
 typedef struct kv_loaded {
     kv_miss miss;
@@ -61,12 +61,12 @@ typedef struct kv_loaded {
  * positions; 0: nothing is known, and nothing is written. IO, NOMEM or LIMIT leave the file at path
  * as it was; IO with a message about the folder: it is replaced, but may not outlive the machine's
  * end. */
-weft_status kv_save(kv_store *store, const kv_space *space, const kv_history *history,
+weft_status kv_save(kv_files *store, const kv_space *space, const kv_history *history,
                     const char *path, uint32_t *n_saved, weft_error *err);
 
 /* Puts what a file has into the cache, under its budget: all of it or, of several boundaries, those
  * that the cache can hold beside what it has. NOMEM and DEVICE are errors. */
-weft_status kv_load(kv_store *store, kv_space *space, const char *path, kv_loaded *loaded,
+weft_status kv_load(kv_files *store, kv_space *space, const char *path, kv_loaded *loaded,
                     weft_error *err);
 
 #endif

@@ -11,7 +11,7 @@
 #include "kv/stage.h"
 
 typedef struct loading {
-    kv_store *store;
+    kv_files *store;
     kv_space *space;
     io_file in;
     uint64_t size;
@@ -281,7 +281,7 @@ static weft_status load(loading *l, kv_loaded *loaded, weft_error *err)
     return WEFT_OK;
 }
 
-weft_status kv_load(kv_store *store, kv_space *space, const char *path, kv_loaded *loaded,
+weft_status kv_load(kv_files *store, kv_space *space, const char *path, kv_loaded *loaded,
                     weft_error *err)
 {
     const io *files = store->files;

@@ -97,7 +97,7 @@ static bool find_way(const kv_node *root, const kv_history *h, arena *a, way *w)
 /* ---- the file -------------------------------------------------------------------------------- */
 
 typedef struct saving {
-    const kv_store *store;
+    const kv_files *store;
     const kv_space *space;
     arena arena;
     way way;
@@ -253,7 +253,7 @@ static weft_status save(saving *s, const kv_history *h, const char *path, weft_e
     return status == WEFT_OK ? write_file(s, path, err) : status;
 }
 
-weft_status kv_save(kv_store *store, const kv_space *space, const kv_history *history,
+weft_status kv_save(kv_files *store, const kv_space *space, const kv_history *history,
                     const char *path, uint32_t *n_saved, weft_error *err)
 {
     *n_saved = 0;

@@ -41,16 +41,13 @@ typedef struct prompt {
 } prompt;
 
 static const prompt PROMPTS[] = {
-    {150, 0, 0},  /* cold */
-    {150, 0, 0},  /* the same */
-    {150, 30, 1}, /* goes on */
-    {150, 30, 1},
-    {90, 20, 2},  /* leaves it inside of a page */
-    {150, 60, 1}, /* goes on from what went on */
-    {64, 1, 3},   /* leaves it where a page ends */
-    {65, 9, 3},
-    {1, 3, 4},
-    {0, 70, 5}, /* has nothing to do with it */
+    {150, 0, 0},                           /* cold */
+    {150, 0, 0},                           /* the same */
+    {150, 30, 1},                          /* goes on */
+    {150, 30, 1}, {90, 20, 2},             /* leaves it inside of a page */
+    {150, 60, 1},                          /* goes on from what went on */
+    {64, 1, 3},                            /* leaves it where a page ends */
+    {65, 9, 3},   {1, 3, 4},   {0, 70, 5}, /* has nothing to do with it */
     {170, 1, 6},
 };
 enum { N_PROMPTS = sizeof PROMPTS / sizeof PROMPTS[0] };
@@ -95,8 +92,7 @@ static uint32_t check_warm(const weft_model *model, setting s, const run *cold)
     for (int together = 0; together < 2; together++) {
         run warm[N_PROMPTS];
         make_runs(warm, n_vocab);
-        for (uint32_t i = 0; i < N_PROMPTS && !together; i++)
-            run_all(engine, n_vocab, &warm[i], 1);
+        for (uint32_t i = 0; i < N_PROMPTS && !together; i++) run_all(engine, n_vocab, &warm[i], 1);
         if (together) run_all(engine, n_vocab, warm, N_PROMPTS);
         for (uint32_t i = 0; i < N_PROMPTS; i++) {
             run_assert_identical(&warm[i], &cold[i], n_vocab);
@@ -193,8 +189,8 @@ static void test_kv51_warm_is_cold_in_real_models(void **state)
 
 /* ---- codecs in company ----------------------------------------------------------------------- */
 
-static const char *const MANY[] = {NULL,         "f32",          "affine8g64",       "affine4g32",
-                                   "turbo-k8v4", "turbo-k8v3",   "k=f16,v=bf16",     "affine4g64",
+static const char *const MANY[] = {NULL,         "f32",          "affine8g64",         "affine4g32",
+                                   "turbo-k8v4", "turbo-k8v3",   "k=f16,v=bf16",       "affine4g64",
                                    "k=tk4",      "k=bf16,v=tv5", "turbo-k8v4,start=20"};
 enum { N_MANY = sizeof MANY / sizeof MANY[0] };
 

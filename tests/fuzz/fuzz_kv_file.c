@@ -62,7 +62,7 @@ static void load(kv_config *config, const uint8_t *data, size_t size)
     memory_files files;
     memory_files_init(&files);
     memory_files_add(&files, "state", data, size);
-    kv_store store = {.prefix = prefix, .files = &files.io};
+    kv_files store = {.prefix = prefix, .files = &files.io};
     kv_loaded loaded;
     kv_space *space = kv_prefix_space(prefix, config, 0);
     must(kv_load(&store, space, "m/state", &loaded, NULL));

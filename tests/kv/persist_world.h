@@ -49,7 +49,7 @@ typedef struct shop {
     world w;
     kv_prefix *prefix;
     kv_space *space;
-    kv_store store;
+    kv_files store;
 } shop;
 
 static inline void shop_open_with(shop *s, const char *spec, const kv_layer *layers,
@@ -65,7 +65,7 @@ static inline void shop_open_with(shop *s, const char *spec, const kv_layer *lay
               &err);
     s->space = kv_prefix_space(s->prefix, &s->w.config, 7);
     assert_non_null(s->space);
-    s->store = (kv_store){.prefix = s->prefix, .files = io_system()};
+    s->store = (kv_files){.prefix = s->prefix, .files = io_system()};
     memset(s->store.origin.model, 1, STATE_DIGEST);
     memset(s->store.origin.tokenizer, 2, STATE_DIGEST);
     memset(s->store.origin.numerics, 3, STATE_DIGEST);
