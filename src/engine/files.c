@@ -23,8 +23,7 @@ static weft_status numerics_id(const weft_engine *e, unsigned char digest[STATE_
     hash_stream s;
     weft_status status = hash_stream_open(&s, err);
     if (status != WEFT_OK) return status;
-    snprintf(numbers, sizeof numbers, "%d %d %d", NUMERICS_REVISION, KV_SPLIT,
-             (int)e->options.act);
+    snprintf(numbers, sizeof numbers, "%d %d %d", NUMERICS_REVISION, KV_SPLIT, (int)e->options.act);
     add_text(&s, e->api->name);
     add_text(&s, e->api->isa(e->backend));
     add_text(&s, numbers);

@@ -86,8 +86,7 @@ static weft_status add_file(hash_stream *s, const weights *w, const char *name, 
 {
     char *text;
     size_t n_bytes;
-    weft_status status =
-        weights_read_sibling(w, name, TOKENIZER_BYTES_MOST, &text, &n_bytes, err);
+    weft_status status = weights_read_sibling(w, name, TOKENIZER_BYTES_MOST, &text, &n_bytes, err);
     if (status != WEFT_OK || text == NULL) return status;
     add_text(s, name);
     hash_stream_add_field(s, text, n_bytes);
@@ -107,8 +106,7 @@ weft_status llm_tokenizer_hash(const llm *m, unsigned char digest[FINGERPRINT_BY
                                weft_error *err)
 {
     static const char *const FILES[] = {"tokenizer.json", "tokenizer.model", "qwen.tiktoken",
-                                        "tiktoken.model",
-                                        "tokenizer_config.json"};
+                                        "tiktoken.model", "tokenizer_config.json"};
     const weights *w = m->weights;
     hash_stream s;
     weft_status status = hash_stream_open(&s, err);

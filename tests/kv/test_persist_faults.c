@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 static test_folder folder;
-static uint32_t n_kills = 100;
+static uint32_t n_kills = TEST_SLOWED ? 100 : 1000;
 
 static int setup(void **state)
 {
