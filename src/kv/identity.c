@@ -43,7 +43,7 @@ void kv_identity_layer(const kv_config *c, uint32_t layer, unsigned char record[
     put_u32(record + 40, (uint32_t)NO_DONOR);
     if (g->layout == KV_LAYOUT_RECURRENT) {
         for (uint32_t i = 0; i < KV_BUFFERS; i++)
-            put_u32(record + 56 + 4 * i, (uint32_t)g->buffer_bytes[i]);
+            put_u32(record + 56 + 4 * (size_t)i, (uint32_t)g->buffer_bytes[i]);
         return;
     }
     put_codecs(g, record);

@@ -55,7 +55,8 @@ static bool read_at(loading *l, uint64_t offset, void *buffer, size_t n_bytes)
 /* What can be said of a file by its first bytes, and how long its header is. */
 static kv_miss check_start(const unsigned char *start, uint64_t size, uint64_t *header_bytes)
 {
-    if (memcmp(start, STATE_MAGIC, 8) != 0) return KV_MISS_MAGIC;
+    static const unsigned char MAGIC[STATE_MAGIC_BYTES] = STATE_MAGIC;
+    if (memcmp(start, MAGIC, sizeof MAGIC) != 0) return KV_MISS_MAGIC;
     if (get_u32(start + STATE_AT_VERSION) != STATE_VERSION) return KV_MISS_VERSION;
     *header_bytes = get_u64(start + STATE_AT_HEADER_BYTES);
     bool sane = *header_bytes >= STATE_ALIGN && *header_bytes % STATE_ALIGN == 0;

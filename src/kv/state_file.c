@@ -5,6 +5,9 @@
 
 #include "base/assert.h"
 
+static const unsigned char MAGIC[STATE_MAGIC_BYTES] = STATE_MAGIC;
+static const unsigned char COMMIT[STATE_MAGIC_BYTES] = {'c', 'o', 'm', 'p', 'l', 'e', 't', 'e'};
+
 /* ---- runs of rows ---------------------------------------------------------------------------- */
 
 /* Lowest position that layers of positions need at a boundary. */
@@ -63,7 +66,7 @@ typedef struct listing {
     kv_section *sections; /* NULL: only counts */
     uint64_t n, offset;
     uint32_t plane_i;
-    const kv_plane *plane;
+    kv_plane plane;
 } listing;
 
 static void add_section(listing *l, kv_section section)
@@ -80,7 +83,7 @@ static void add_section(listing *l, kv_section section)
 static void add_run(void *user, uint32_t layer, kv_range32 rows)
 {
     listing *l = user;
-    uint64_t row_bytes = (uint64_t)l->plane->n_heads * l->plane->bytes;
+    uint64_t row_bytes = (uint64_t)l->plane.n_heads * l->plane.bytes;
     for (uint32_t at = rows.first; at < rows.end;) {
         uint32_t left = STATE_BLOCK - at % STATE_BLOCK;
         uint32_t end = rows.end - at < left ? rows.end : at + left;
@@ -98,7 +101,7 @@ static void add_states(listing *l, uint32_t layer)
         add_section(l, (kv_section){.layer = layer,
                                     .plane_i = l->plane_i,
                                     .at = l->f->boundaries[i],
-                                    .bytes = l->plane->bytes});
+                                    .bytes = l->plane.bytes});
     }
 }
 
@@ -110,7 +113,7 @@ static void list_sections(listing *l)
         uint32_t n = f->config->layouts[layer]->state_list(state_geometry(f, layer), planes);
         for (uint32_t i = 0; i < n; i++) {
             l->plane_i = i;
-            l->plane = &planes[i];
+            l->plane = planes[i];
             if (planes[i].by_position) {
                 state_each_run(f, layer, add_run, l);
             } else {
@@ -222,7 +225,7 @@ weft_status state_write_header(const kv_state_file *f, const kv_origin *origin, 
                                unsigned char *header, weft_error *err)
 {
     memset(header, 0, (size_t)f->header_bytes);
-    memcpy(header, STATE_MAGIC, 8);
+    memcpy(header, MAGIC, sizeof MAGIC);
     put_u32(header + STATE_AT_VERSION, STATE_VERSION);
     put_u64(header + STATE_AT_HEADER_BYTES, f->header_bytes);
     put_u64(header + STATE_AT_FILE_BYTES, f->file_bytes);
@@ -246,5 +249,5 @@ weft_status state_write_header(const kv_state_file *f, const kv_origin *origin, 
 void state_write_trailer(const kv_state_file *f, unsigned char *trailer)
 {
     put_u64(trailer, f->file_bytes);
-    memcpy(trailer + 8, STATE_COMMIT, 8);
+    memcpy(trailer + 8, COMMIT, sizeof COMMIT);
 }

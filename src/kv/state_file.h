@@ -10,14 +10,18 @@ enum {
     STATE_VERSION = 1,
     STATE_ALIGN = 4096,
     STATE_BLOCK = KV_SPLIT, /* positions of a section, at most; cut at multiples of it */
+    STATE_MAGIC_BYTES = 8,
     STATE_DIGEST = 32,
     STATE_TRAILER = 16,
     STATE_HEADER_MOST = 1 << 26, /* bytes */
     STATE_BOUNDARIES_MOST = 4096,
 };
 
-#define STATE_MAGIC "WEFTKV\r\n" /* 8 bytes; text that was converted shows */
-#define STATE_COMMIT "complete"  /* likewise */
+/* A file that went through a conversion of text shows. */
+#define STATE_MAGIC                                                                                \
+    {                                                                                              \
+        'W', 'E', 'F', 'T', 'K', 'V', '\r', '\n'                                                   \
+    }
 
 /* Offsets of the fields at the beginning. */
 enum {

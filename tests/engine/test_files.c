@@ -179,9 +179,11 @@ static void test_b37_on_each_isa(void **state)
     size_t n_isas;
     const char *const *isas = run_isas(&n_isas);
     for (size_t i = 0; i < n_isas; i++) {
-        setting latent = {"tests/golden/deepseek_v3", "affine8g32", isas[i], 70, 512,
-                          WEFT_ACT_BF16, false};
-        setting keys = {"tests/golden/llama", "k=tk8,v=bf16", isas[i], 70, 512, WEFT_ACT_BF16, false};
+        setting latent = {
+            "tests/golden/deepseek_v3", "affine8g32", isas[i], 70, 512, WEFT_ACT_BF16, false};
+        setting keys = latent;
+        keys.model = "tests/golden/llama";
+        keys.kv = "k=tk8,v=bf16";
         check(&latent);
         check(&keys);
     }
@@ -353,9 +355,9 @@ static bool attempt(bool restores, size_t memory_at, size_t operation_at, const 
     weft_model *model;
     weft_engine *engine;
     weft_error err = {WEFT_OK, ""};
-    assert_ok(api_model_open(WEFT_SOURCE_DIR "/tests/golden/qwen3_5", &options, &files.io, &model,
-                             &err),
-              &err);
+    assert_ok(
+        api_model_open(WEFT_SOURCE_DIR "/tests/golden/qwen3_5", &options, &files.io, &model, &err),
+        &err);
     assert_ok(weft_engine_open(model, &with, &engine, &err), &err);
     static const int32_t IDS[] = {5, 9, 2, 77, 31, 8, 100, 3, 4, 6};
     run r = {.prompt = IDS, .n_prompt = 10, .max_new = 2};

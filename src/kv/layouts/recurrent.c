@@ -20,10 +20,10 @@ static uint32_t state_list(const kv_geometry *g, kv_plane planes[KV_PLANES_MOST]
 {
     static const char *const NAMES[KV_BUFFERS] = {"tail", "matrix"};
     uint32_t n = 0;
-    for (uint8_t i = 0; i < KV_BUFFERS; i++) {
+    for (uint32_t i = 0; i < KV_BUFFERS; i++) {
         if (g->buffer_bytes[i] == 0) continue;
         planes[n++] = (kv_plane){.name = NAMES[i],
-                                 .id = i,
+                                 .id = (uint8_t)i,
                                  .codec = KV_BASE_F32,
                                  .at = g->buffers_at[i],
                                  .bytes = g->buffer_bytes[i]};
