@@ -207,6 +207,8 @@ typedef struct weft_engine weft_engine;
 /* What the input of a linear layer is rounded to; sums are f32 (docs/numerics.md). */
 typedef enum weft_act { WEFT_ACT_BF16 = 0, WEFT_ACT_F32 = 1 } weft_act;
 
+#define WEFT_NO_DRAFTS UINT32_MAX
+
 typedef struct weft_engine_options {
     uint32_t struct_size;
     const char *backend; /* "cpu" (default), "ref" */
@@ -218,13 +220,15 @@ typedef struct weft_engine_options {
     uint32_t context;       /* most positions of one sequence; 0: the model's, at most 8192 */
     uint32_t max_sequences; /* sequences that may be active together; 0: 16 */
     uint32_t chunk_tokens;  /* most prompt tokens of one step, over all sequences; 0: 512 */
-    uint32_t max_outputs;   /* tokens of one step whose logits can be had; at least
-                               max_sequences, which 0 means */
+    uint32_t max_outputs;   /* tokens of one step whose logits can be had, at least max_sequences;
+                               drafts share what exceeds it; 0: max_sequences + max_drafts */
     uint64_t memory_bytes;  /* budget for sequence state; 0: what one sequence of context needs, or
                                1 GiB if that is more */
     uint64_t cache_bytes;   /* most of memory_bytes that state of earlier requests may take, which
                                gives way to requests; 0: all that they leave */
     uint32_t flags;         /* of WEFT_ENGINE_ */
+    uint32_t max_drafts;    /* most tokens of one request that a step verifies in advance, at most
+                               32; 0: 8; WEFT_NO_DRAFTS: none */
 } weft_engine_options;
 
 enum { WEFT_ENGINE_NO_CACHE = 1 /* no request begins with what another left */ };
@@ -263,6 +267,9 @@ typedef struct weft_request {
     float *new_logits;    /* likewise [max_new, n_vocab]: row i is what token i came from */
     const char *kv;       /* KV codec spec; NULL: the engine's. At most 16 in one engine */
     uint64_t cache_salt;  /* only requests with the same share state */
+    /* What proposes tokens, so that one step may verify several: NULL, none; "ngram", what
+     * followed the last tokens before. The answer is the same, bit for bit. */
+    const char *draft;
 } weft_request;
 
 /* 0 is never a handle. */
@@ -310,6 +317,8 @@ typedef struct weft_event {
      * needed not be forwarded for it, and why these are fewer. */
     uint32_t n_known, n_cached;
     weft_cache_limit cache_limit;
+    /* With DONE: drafts that steps verified, and those that were what was sampled. */
+    uint32_t n_drafted, n_accepted;
 } weft_event;
 
 /* The next event of a request, NONE if there is none yet. */
@@ -337,6 +346,7 @@ typedef struct weft_engine_info {
     uint64_t kv_bytes_cached;   /* pages kept for requests to come; sequences may hold some, too */
     uint64_t n_cache_lookups, n_cache_hits;
     uint64_t n_cache_tokens;                    /* prompt tokens that needed not be forwarded */
+    uint64_t n_drafted, n_accepted;             /* as in weft_event, of all requests so far */
     uint64_t n_states_saved, n_states_restored; /* files */
     uint64_t n_state_misses;                    /* files that could not be used */
 } weft_engine_info;

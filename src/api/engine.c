@@ -11,6 +11,7 @@ enum {
     CHUNK_DEFAULT = 512,
     CHUNK_MOST = 16384,
     THREADS_MOST = 256,
+    DRAFTS_DEFAULT = 8,
 };
 
 static weft_status check_range(const char *name, uint32_t value, uint32_t most, weft_error *err)
@@ -31,6 +32,7 @@ static weft_status effective(const weft_engine_options *from, const struct llm *
                           .max_sequences = from->max_sequences,
                           .chunk_tokens = from->chunk_tokens,
                           .max_outputs = from->max_outputs,
+                          .max_drafts = from->max_drafts,
                           .memory_bytes = from->memory_bytes,
                           .cache_bytes = from->cache_bytes,
                           .no_cache = (from->flags & WEFT_ENGINE_NO_CACHE) != 0};
@@ -43,7 +45,12 @@ static weft_status effective(const weft_engine_options *from, const struct llm *
     if (o->max_sequences == 0) o->max_sequences = SEQUENCES_DEFAULT;
     if (o->chunk_tokens == 0) o->chunk_tokens = CHUNK_DEFAULT;
     if (o->chunk_tokens > o->context) o->chunk_tokens = o->context;
-    if (o->max_outputs == 0) o->max_outputs = o->max_sequences;
+    if (o->max_drafts == 0) o->max_drafts = DRAFTS_DEFAULT;
+    if (from->max_drafts == WEFT_NO_DRAFTS) o->max_drafts = 0;
+    weft_status status = check_range("max_sequences", o->max_sequences, SEQUENCES_MOST, err);
+    if (status == WEFT_OK) status = check_range("max_drafts", o->max_drafts, DRAFTS_MOST, err);
+    if (status != WEFT_OK) return status;
+    if (o->max_outputs == 0) o->max_outputs = o->max_sequences + o->max_drafts;
     if (o->max_outputs < o->max_sequences) {
         return err_set(err, WEFT_ARGUMENT, "max_outputs is %u, less than max_sequences, %u",
                        o->max_outputs, o->max_sequences);
@@ -52,10 +59,8 @@ static weft_status effective(const weft_engine_options *from, const struct llm *
         return err_set(err, WEFT_ARGUMENT, "act is %d, expected %d or %d", (int)o->act,
                        WEFT_ACT_BF16, WEFT_ACT_F32);
     }
-    weft_status status = check_range("n_threads", o->n_threads, THREADS_MOST, err);
+    status = check_range("n_threads", o->n_threads, THREADS_MOST, err);
     if (status == WEFT_OK) status = check_range("context", o->context, m->params.context, err);
-    if (status == WEFT_OK)
-        status = check_range("max_sequences", o->max_sequences, SEQUENCES_MOST, err);
     if (status == WEFT_OK) status = check_range("chunk_tokens", o->chunk_tokens, CHUNK_MOST, err);
     if (status == WEFT_OK) status = check_range("max_outputs", o->max_outputs, CHUNK_MOST, err);
     return status;

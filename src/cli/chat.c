@@ -115,6 +115,7 @@ static weft_status chat_turn(chat *c, str line, weft_error *err)
     generate_request request = {.prompt = &c->ids,
                                 .max_new = c->options->max_new,
                                 .sampling = c->options->sampling,
+                                .draft = c->options->draft,
                                 .user = c,
                                 .text = show_text};
     strbuf_clear(&c->reply);

@@ -9,6 +9,7 @@ typedef struct chat_options {
     const char *system; /* NULL: none */
     uint32_t max_new;
     weft_sampling sampling;
+    const char *draft; /* as in weft_request */
 } chat_options;
 
 /* Messages as the template wants them: a JSON array that grows. */

@@ -53,6 +53,8 @@ static weft_status take_token(stream *st, int32_t id, weft_error *err)
 static weft_status take_end(stream *st, const weft_event *event, weft_error *err)
 {
     st->answer->finish = event->finish;
+    st->answer->n_drafted = event->n_drafted;
+    st->answer->n_accepted = event->n_accepted;
     if (event->finish == WEFT_FINISH_ERROR)
         return err_set(err, event->error.status, "%s", event->error.message);
     if (event->finish == WEFT_FINISH_STOP) st->holds = false;
@@ -118,7 +120,8 @@ weft_status generate(session *s, const generate_request *request, generate_answe
                       .prompt = request->prompt->ids,
                       .n_prompt = (uint32_t)request->prompt->n,
                       .max_new = request->max_new,
-                      .sampling = request->sampling};
+                      .sampling = request->sampling,
+                      .draft = request->draft};
     weft_status status = WEFT_OK;
     if (request->text != NULL) status = weft_detokenizer_create(s->model, 0, &st.detokenizer, err);
     if (status == WEFT_OK) status = weft_submit(s->engine, &r, &st.handle, err);
@@ -157,6 +160,8 @@ void generate_print_speed(const session *s, const generate_request *request,
     fprintf(stderr, "; %zu new tokens", n_new);
     if (n_new > 1 && decode_s > 0.0)
         fprintf(stderr, ", %.1f tok/s", (double)(n_new - 1) / decode_s);
+    if (request->draft != NULL)
+        fprintf(stderr, ", %u of %u drafts right", answer->n_accepted, answer->n_drafted);
     if (answer->first_s > 0.0) fprintf(stderr, "; first token after %.2f s", answer->first_s);
     if (answer->finish == WEFT_FINISH_LENGTH && n_new == request->max_new) {
         fprintf(stderr, "; stopped at -n %u", request->max_new);

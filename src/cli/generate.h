@@ -8,6 +8,7 @@ typedef struct generate_request {
     const id_list *prompt;
     uint32_t max_new;
     weft_sampling sampling;
+    const char *draft; /* as in weft_request */
     /* Whole characters, as they come; NULL: nobody looks. */
     void *user;
     void (*text)(void *user, const char *bytes, size_t n_bytes);
@@ -16,6 +17,7 @@ typedef struct generate_request {
 typedef struct generate_answer {
     id_list ids; /* the caller frees it; a stop id at the end is in it */
     weft_finish finish;
+    uint32_t n_drafted, n_accepted;
     double first_s; /* from the submission to the first token */
     double total_s; /* to the last */
 } generate_answer;

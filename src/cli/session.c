@@ -96,12 +96,18 @@ weft_status session_open_engine(session *s, const session_values *values, const 
         .max_sequences = plan->max_sequences,
         .chunk_tokens = plan->chunk_tokens,
         .max_outputs = plan->max_outputs,
+        .max_drafts = plan->drafts ? 0 : WEFT_NO_DRAFTS,
         .memory_bytes = values->memory != 0 ? values->memory : plan->memory,
         .flags = plan->no_cache ? WEFT_ENGINE_NO_CACHE : 0,
     };
     weft_status status = weft_engine_open(s->model, &options, &s->engine, err);
     s->load_ms += (double)(clock_now_ns() - start) / 1e6;
     return status;
+}
+
+const char *session_drafter(const char *draft)
+{
+    return strcmp(draft, "none") == 0 ? NULL : draft;
 }
 
 void session_close(session *s)

@@ -49,7 +49,11 @@ typedef struct session_plan {
     uint32_t max_sequences, chunk_tokens, max_outputs;
     uint64_t memory; /* unless --memory is there */
     bool no_cache;   /* requests are to be computed from their first token on */
+    bool drafts;     /* some request will draft */
 } session_plan;
+
+/* What --draft says, as weft_request wants it; NULL: none. */
+const char *session_drafter(const char *draft);
 
 /* Shows progress on a terminal. A failure to open the engine for what the options say is
  * ARGUMENT. */

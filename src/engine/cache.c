@@ -47,9 +47,13 @@ static void store_free(const weft_engine *e, engine_store *s)
 static weft_status store_config(const weft_engine *e, engine_store *s, weft_error *err)
 {
     const engine_options *o = &e->options;
+    /* What is known, and the drafts behind it. */
+    uint32_t most_verify = o->max_drafts > 0 ? o->max_drafts + 1 : 0;
     kv_bounds bounds = {.context = o->context,
-                        .most_append = o->chunk_tokens,
+                        .most_append =
+                            o->chunk_tokens > most_verify ? o->chunk_tokens : most_verify,
                         .page_tokens = KV_PAGE_TOKENS,
+                        .most_verify = most_verify,
                         .marks = !o->no_cache};
     kv_spec_print(&s->spec, s->text, sizeof s->text);
     return kv_config_init(&s->config, &s->arena, e->model->kv_layers, e->model->n_kv_layers,
@@ -136,7 +140,7 @@ weft_status cache_begin(weft_engine *e, request *r, weft_error *err)
     const weft_allocator *a = e->env.allocator;
     const kv_config *config = &r->store->config;
     r->space = NULL;
-    if (e->prefix != NULL && (r->flags & WEFT_REQUEST_NO_CACHE) == 0) {
+    if (e->prefix != NULL && config->n_cross == 0 && (r->flags & WEFT_REQUEST_NO_CACHE) == 0) {
         r->space = kv_prefix_space(e->prefix, config, r->salt);
         if (r->space == NULL) return err_set(err, WEFT_NOMEM, "out of memory for the prefix cache");
     }

@@ -75,11 +75,18 @@ static weft_status open_kv(weft_engine *e, weft_error *err)
     return status == WEFT_OK ? cache_store(e, o->kv, &store, err) : status;
 }
 
+/* Tokens that are not of prompts: each has an output. */
+static uint32_t most_decoded(const engine_options *o)
+{
+    uint64_t n = (uint64_t)o->max_sequences * (1 + o->max_drafts);
+    return n < o->max_outputs ? (uint32_t)n : o->max_outputs;
+}
+
 static weft_status open_batch(weft_engine *e, weft_error *err)
 {
     const engine_options *o = &e->options;
     batch *b = &e->batch;
-    uint32_t n_tokens = o->chunk_tokens + o->max_sequences;
+    uint32_t n_tokens = o->chunk_tokens + most_decoded(o);
     b->limits = (backend_limits){.n_tokens = n_tokens,
                                  .n_rows = o->max_sequences,
                                  .n_outputs = o->max_outputs,
@@ -199,6 +206,8 @@ void engine_info(const weft_engine *e, weft_engine_info *info)
         info->n_cache_hits = stats.n_hits;
         info->n_cache_tokens = stats.tokens_found;
     }
+    info->n_drafted = e->n_drafted;
+    info->n_accepted = e->n_accepted;
     info->n_states_saved = e->files.n_saved;
     info->n_states_restored = e->files.n_loaded;
     for (int i = 0; i < KV_MISSES; i++) info->n_state_misses += e->files.n_misses[i];

@@ -4,6 +4,7 @@
 #define ENGINE_ENGINE_H
 
 #include "backend/backend.h"
+#include "engine/drafters/drafter.h"
 #include "models/model.h"
 
 /* Effective options: nothing is 0 that must not be. */
@@ -11,6 +12,7 @@ typedef struct engine_options {
     const char *backend, *isa, *kv;
     weft_act act;
     uint32_t n_threads, context, max_sequences, chunk_tokens, max_outputs;
+    uint32_t max_drafts;   /* at most DRAFTS_MOST; 0: none */
     uint64_t memory_bytes; /* 0: as weft.h says */
     uint64_t cache_bytes;  /* 0: what memory_bytes leaves */
     bool no_cache;
@@ -25,6 +27,12 @@ void engine_close(weft_engine *e);
 
 weft_status engine_submit(weft_engine *e, const weft_request *from, weft_handle *handle,
                           weft_error *err);
+/* The same with a drafter that is no row of the table, whatever from->draft says: state is what its
+ * propose is given, borrowed until the request is released, and its other functions are not called.
+ * For tests. */
+weft_status engine_submit_drafted(weft_engine *e, const weft_request *from,
+                                  const engine_drafter *drafter, void *state, weft_handle *handle,
+                                  weft_error *err);
 weft_status engine_step(weft_engine *e, uint32_t *n_active, weft_error *err);
 weft_status engine_poll(weft_engine *e, weft_handle handle, weft_event *event, weft_error *err);
 weft_status engine_cancel(weft_engine *e, weft_handle handle, weft_error *err);

@@ -58,6 +58,9 @@ static weft_status find_space(weft_engine *e, kv_space **space, weft_error *err)
     weft_status status = know_origin(e, err);
     if (status == WEFT_OK) status = cache_store(e, NULL, &store, err);
     if (status != WEFT_OK) return status;
+    if (store->config.n_cross > 0) {
+        return err_set(err, WEFT_UNSUPPORTED, "the state of an encoder's model cannot be saved");
+    }
     *space = kv_prefix_space(e->prefix, &store->config, 0);
     return *space != NULL ? WEFT_OK : err_set(err, WEFT_NOMEM, "out of memory for a file of state");
 }

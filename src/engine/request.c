@@ -32,7 +32,12 @@ static weft_status check_request(const weft_engine *e, const weft_request *r, we
         return err_set(err, WEFT_ARGUMENT, "stop_ids is NULL");
     weft_status status = check_ids(r->prompt, r->n_prompt, n_vocab, "prompt token", err);
     if (status == WEFT_OK) status = check_ids(r->stop_ids, r->n_stop_ids, n_vocab, "stop id", err);
-    return status == WEFT_OK ? sampling_check(&r->sampling, err) : status;
+    if (status == WEFT_OK) status = sampling_check(&r->sampling, err);
+    if (status == WEFT_OK && r->draft != NULL && e->options.max_drafts == 0) {
+        return err_set(err, WEFT_ARGUMENT, "draft is '%.40s', the engine was opened for no drafts",
+                       r->draft);
+    }
+    return status;
 }
 
 /* What it stores in, and how much of it; LIMIT where that is more than there is. Called with the
@@ -64,6 +69,7 @@ static void request_destroy(const weft_allocator *a, request *r)
     mem_free(a, r->tokens, token_bytes(r));
     mem_free(a, r->logprobs, r->max_new * sizeof(float));
     mem_free(a, r->stop_ids, r->n_stop_ids * sizeof(int32_t));
+    if (r->draft_bytes > 0) mem_free(a, r->draft_state, r->draft_bytes);
     mem_free(a, r, sizeof *r);
 }
 
@@ -103,13 +109,34 @@ static void append(weft_engine *e, request *r)
     e->n_requests++;
 }
 
-weft_status engine_submit(weft_engine *e, const weft_request *from, weft_handle *handle,
-                          weft_error *err)
+/* The drafter's state, made where the caller's thread has time for the prompt. */
+static bool start_drafter(const weft_allocator *a, request *r)
+{
+    uint32_t n_tokens = r->n_prompt + r->max_new;
+    size_t bytes = r->drafter->state_bytes(n_tokens);
+    r->draft_state = mem_alloc(a, bytes);
+    if (r->draft_state == NULL) return false;
+    r->draft_bytes = bytes;
+    r->drafter->init(r->draft_state, n_tokens, r->tokens, r->n_prompt);
+    return true;
+}
+
+/* state: of a drafter that brings its own; NULL: the request makes it. */
+static weft_status submit(weft_engine *e, const weft_request *from, const engine_drafter *drafter,
+                          void *state, weft_handle *handle, weft_error *err)
 {
     *handle = 0;
     weft_status status = check_request(e, from, err);
     if (status != WEFT_OK) return status;
     request *r = request_create(e->env.allocator, from, e->options.context);
+    if (r != NULL) {
+        r->drafter = drafter;
+        r->draft_state = state;
+    }
+    if (r != NULL && drafter != NULL && state == NULL && !start_drafter(e->env.allocator, r)) {
+        request_destroy(e->env.allocator, r);
+        r = NULL;
+    }
     if (r == NULL)
         return err_set(err, WEFT_NOMEM, "out of memory for a request of %u tokens", from->n_prompt);
     thread_lock_take(e->lock);
@@ -125,6 +152,24 @@ weft_status engine_submit(weft_engine *e, const weft_request *from, weft_handle 
     thread_lock_drop(e->lock);
     if (status != WEFT_OK) request_destroy(e->env.allocator, r);
     return status;
+}
+
+weft_status engine_submit(weft_engine *e, const weft_request *from, weft_handle *handle,
+                          weft_error *err)
+{
+    const engine_drafter *drafter = NULL;
+    weft_status status = WEFT_OK;
+    *handle = 0;
+    if (from->draft != NULL) status = engine_drafter_find(from->draft, &drafter, err);
+    return status == WEFT_OK ? submit(e, from, drafter, NULL, handle, err) : status;
+}
+
+weft_status engine_submit_drafted(weft_engine *e, const weft_request *from,
+                                  const engine_drafter *drafter, void *state, weft_handle *handle,
+                                  weft_error *err)
+{
+    ASSERT(state != NULL);
+    return submit(e, from, drafter, state, handle, err);
 }
 
 void request_end(weft_engine *e, request *r, weft_finish finish, const weft_error *error)
@@ -177,6 +222,8 @@ weft_status engine_poll(weft_engine *e, weft_handle handle, weft_event *event, w
         event->kind = WEFT_EVENT_DONE;
         event->finish = r->finish;
         event->error = r->error;
+        event->n_drafted = r->n_drafted;
+        event->n_accepted = r->n_accepted;
         r->done_polled = true;
     }
     if (r != NULL) {

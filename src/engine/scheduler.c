@@ -1,8 +1,8 @@
 /* scheduler.c - which rows a step has, and what becomes of its results.
  *
  * Every active sequence whose next token is known takes part: one token each for those that decode,
- * and prompt tokens, oldest request first, until the step is full. What a step is made of changes
- * no result. */
+ * with drafts behind it while there are logits to spare, and prompt tokens, oldest request first,
+ * until the step is full. What a step is made of changes no result. */
 #include <string.h>
 
 #include "base/assert.h"
@@ -57,17 +57,23 @@ static uint32_t wanted(const request *r, uint32_t n)
     return reaches_end && r->max_new > 0 ? 1 : 0;
 }
 
-static void add_row(weft_engine *e, request *r, uint32_t n)
+/* n tokens that are known, and as many drafts as were put behind them in ids. */
+static void add_row(weft_engine *e, request *r, uint32_t n, uint32_t n_drafts)
 {
     batch *b = &e->batch;
     uint32_t row_i = b->step.n_rows++;
-    uint32_t n_outputs = wanted(r, n);
-    b->rows[row_i] = (batch_row){r, b->step.n_outputs, n_outputs};
-    b->txn_rows[row_i] = (kv_txn_row){r->seq, n, false, cache_mark(r, n)};
-    b->keep[row_i] = n;
+    uint32_t n_outputs = wanted(r, n) + n_drafts;
+    int32_t *ids = b->ids + b->step.n_tokens;
+    b->rows[row_i] = (batch_row){.r = r,
+                                 .first_output = b->step.n_outputs,
+                                 .n_outputs = n_outputs,
+                                 .drafts = ids + n,
+                                 .n_drafts = n_drafts};
+    memcpy(ids, r->tokens + r->seq->len, n * sizeof *ids);
+    n += n_drafts;
+    b->txn_rows[row_i] = (kv_txn_row){r->seq, n, n_drafts > 0, cache_mark(r, n)};
     for (uint32_t i = 0; i < n; i++) {
         uint32_t token_i = b->step.n_tokens + i;
-        b->ids[token_i] = r->tokens[r->seq->len + i];
         b->positions[token_i] = r->seq->len + i;
         if (i + n_outputs >= n) b->outputs[b->step.n_outputs++] = token_i;
     }
@@ -75,13 +81,33 @@ static void add_row(weft_engine *e, request *r, uint32_t n)
     b->row_starts[row_i + 1] = b->step.n_tokens;
 }
 
+/* Every row that decodes. Drafts divide the outputs that are left when each active sequence has the
+ * one that it may need, so that they keep nobody waiting. */
+static void add_decoding(weft_engine *e)
+{
+    batch *b = &e->batch;
+    uint32_t spare = b->limits.n_outputs - e->n_active;
+    uint32_t n_left = 0; /* rows that draft */
+    for (const request *r = e->first; r != NULL; r = r->next) {
+        n_left += r->phase == REQUEST_ACTIVE && decodes(r) && r->drafter != NULL;
+    }
+    for (request *r = e->first; r != NULL; r = r->next) {
+        if (r->phase != REQUEST_ACTIVE || !decodes(r)) continue;
+        uint32_t n_drafts = 0;
+        if (r->drafter != NULL && n_left > 0) {
+            uint32_t share = (spare + n_left - 1) / n_left;
+            n_left--;
+            n_drafts = verify_propose(e, r, share, b->ids + b->step.n_tokens + 1);
+            spare -= n_drafts;
+        }
+        add_row(e, r, 1, n_drafts);
+    }
+}
+
 static void fill_rows(weft_engine *e)
 {
     batch *b = &e->batch;
-    for (request *r = e->first; r != NULL; r = r->next) {
-        bool fits = b->step.n_outputs < b->limits.n_outputs;
-        if (r->phase == REQUEST_ACTIVE && decodes(r) && fits) add_row(e, r, 1);
-    }
+    add_decoding(e);
     uint32_t budget = e->options.chunk_tokens;
     for (request *r = e->first; r != NULL && budget > 0; r = r->next) {
         if (r->phase != REQUEST_ACTIVE || decodes(r)) continue;
@@ -91,7 +117,7 @@ static void fill_rows(weft_engine *e)
         uint32_t room = b->limits.n_outputs - b->step.n_outputs;
         if (r->prompt_logits != NULL && n > room) n = room;
         if (n == 0 || wanted(r, n) > room) continue;
-        add_row(e, r, n);
+        add_row(e, r, n, 0);
         budget -= n;
     }
 }
@@ -123,58 +149,26 @@ bool scheduler_fill(weft_engine *e)
 
 /* ---- after the run --------------------------------------------------------------------------- */
 
-static bool is_stop(const weft_engine *e, const request *r, int32_t id)
-{
-    if ((r->flags & WEFT_REQUEST_IGNORE_STOP) != 0) return false;
-    const model_generation *g = &e->model->generation;
-    for (uint32_t i = 0; i < g->n_stop_ids; i++) {
-        if (g->stop_ids[i] == id) return true;
-    }
-    for (uint32_t i = 0; i < r->n_stop_ids; i++) {
-        if (r->stop_ids[i] == id) return true;
-    }
-    return false;
-}
-
-static void sample_next(weft_engine *e, request *r, const float *logits)
-{
-    uint32_t n_vocab = e->model->params.n_vocab;
-    uint32_t new_i = r->n_tokens - r->n_prompt;
-    weft_error error = {WEFT_OK, ""};
-    sample s;
-    if (r->new_logits != NULL && !r->released) {
-        memcpy(r->new_logits + (size_t)new_i * n_vocab, logits, n_vocab * sizeof(float));
-    }
-    if (sample_token(logits, n_vocab, &r->sampling, r->n_tokens, &e->scratch, &s, &error) !=
-        WEFT_OK) {
-        request_end(e, r, WEFT_FINISH_ERROR, &error);
-        return;
-    }
-    r->tokens[r->n_tokens++] = s.id;
-    r->logprobs[new_i] = s.logprob;
-    if (is_stop(e, r, s.id)) {
-        request_end(e, r, WEFT_FINISH_STOP, NULL);
-    } else if (new_i + 1 == r->max_new) {
-        request_end(e, r, WEFT_FINISH_LENGTH, NULL);
-    }
-}
-
-static void publish_row(weft_engine *e, const batch_row *row, uint32_t n)
+/* Takes what the row's logits say and returns how many of its n positions stay. No sequence is
+ * touched yet: a commit comes once for all rows, when nothing can fail any more. */
+static uint32_t settle_row(weft_engine *e, batch_row *row, uint32_t n)
 {
     request *r = row->r;
     uint32_t n_vocab = e->model->params.n_vocab;
     const float *logits = e->batch.logits + (size_t)row->first_output * n_vocab;
-    uint32_t first = r->seq->len - n;
+    uint32_t first = r->seq->len;
     if (r->prompt_logits != NULL && first < r->n_prompt && !r->released) {
         memcpy(r->prompt_logits + (size_t)first * n_vocab, logits,
                (size_t)row->n_outputs * n_vocab * sizeof(float));
     }
-    if (r->seq->len < r->n_tokens) return;
+    if (first + n < r->n_tokens) return n;
     if (r->max_new == 0) {
-        request_end(e, r, WEFT_FINISH_LENGTH, NULL);
-    } else {
-        sample_next(e, r, logits + (size_t)(row->n_outputs - 1) * n_vocab);
+        row->finish = WEFT_FINISH_LENGTH;
+        return n;
     }
+    uint32_t n_sampled = 1 + row->n_drafts;
+    logits += (size_t)(row->n_outputs - n_sampled) * n_vocab;
+    return n - n_sampled + verify_row(e, row, logits);
 }
 
 static void free_released(weft_engine *e)
@@ -192,10 +186,14 @@ static void free_released(weft_engine *e)
 void scheduler_publish(weft_engine *e)
 {
     batch *b = &e->batch;
+    for (uint32_t i = 0; i < b->step.n_rows; i++) {
+        b->keep[i] = settle_row(e, &b->rows[i], b->txn_rows[i].n);
+    }
     kv_txn_commit(&e->txn, b->keep);
     for (uint32_t i = 0; i < b->step.n_rows; i++) {
-        publish_row(e, &b->rows[i], b->keep[i]);
-        if (b->rows[i].r->phase == REQUEST_ACTIVE) cache_keep(e, b->rows[i].r);
+        const batch_row *row = &b->rows[i];
+        if (row->finish != WEFT_FINISH_NONE) request_end(e, row->r, row->finish, NULL);
+        if (row->r->phase == REQUEST_ACTIVE) cache_keep(e, row->r);
     }
     free_released(e);
 }

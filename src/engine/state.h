@@ -3,6 +3,7 @@
 #define ENGINE_STATE_H
 
 #include "base/thread.h"
+#include "engine/drafters/drafter.h"
 #include "engine/engine.h"
 #include "kv/persist.h"
 #include "sample/chain.h"
@@ -44,6 +45,10 @@ typedef struct request {
     uint32_t n_known, n_cached; /* positions that were known, and those it began with */
     uint32_t n_kept;            /* of the last boundary */
     weft_cache_limit cache_limit;
+    const engine_drafter *drafter; /* NULL: nothing is proposed */
+    void *draft_state;             /* [draft_bytes]; borrowed where that is 0 */
+    size_t draft_bytes;
+    uint32_t n_drafted, n_accepted; /* drafts that steps verified, and those that were right */
     weft_finish finish;
     weft_error error;
     bool done_polled, cancelled, released;
@@ -53,6 +58,9 @@ typedef struct request {
 typedef struct batch_row {
     request *r;
     uint32_t first_output, n_outputs;
+    const int32_t *drafts; /* [n_drafts], behind the one token that is known; in batch.ids */
+    uint32_t n_drafts;
+    weft_finish finish; /* what the row's results made of the request; NONE: it goes on */
 } batch_row;
 
 /* Flat arrays of one step, sized when the engine opens. */
@@ -90,6 +98,7 @@ struct weft_engine {
     thread_lock *lock; /* guards all below and the requests */
     request *first, *last;
     uint32_t n_requests, n_active;
+    uint64_t n_drafted, n_accepted; /* of all requests */
     weft_handle next_handle;
     bool stepping;
 };
@@ -98,12 +107,21 @@ struct weft_engine {
  * the lock held; admits, drops what was cancelled. */
 bool scheduler_fill(weft_engine *e);
 
-/* After a run: commits, copies logits, samples, ends requests. Called with the lock held. */
+/* After a run: copies logits, samples, commits, ends requests. Called with the lock held. */
 void scheduler_publish(weft_engine *e);
 
 /* After a failed run: nothing was forwarded, the rows' requests end with error. Called with the
  * lock held. */
 void scheduler_fail(weft_engine *e, const weft_error *error);
+
+/* Up to most ids that the request's drafter expects behind its newest token, all of them tokens;
+ * fewer where the request or its sequence ends sooner. out: [most]. Called with the lock held. */
+uint32_t verify_propose(const weft_engine *e, request *r, uint32_t most, int32_t *out);
+
+/* Samples from the row's logits [1 + n_drafts, n_vocab] until a draft is wrong or the request
+ * ends, and returns for how many of those positions a run without drafts would have had a step: at
+ * least 1. Touches no sequence. Called with the lock held. */
+uint32_t verify_row(weft_engine *e, batch_row *row, const float *logits);
 
 /* Ends a request: its state is given back. Called with the lock held, outside a run. */
 void request_end(weft_engine *e, request *r, weft_finish finish, const weft_error *error);

@@ -355,19 +355,25 @@ static weft_status add_layer(kv_config *c, const kv_layer *l, uint32_t i, const 
     kv_geometry *g = &c->geometries[i];
     const kv_codec *base = kv_codec_by_id(spec->base);
     const kv_spec dense = {base, base, spec->base, 0};
+    /* What an encoder writes is in its codecs at once. */
+    bool cross = l->layout == KV_LAYOUT_CROSS;
+    const kv_spec *before = cross ? spec : &dense;
     weft_status status = geometry_of(g, l, i, spec, c->bounds.page_tokens, err);
     if (status == WEFT_OK)
-        status = geometry_of(&c->bases[i], l, i, &dense, c->bounds.page_tokens, err);
+        status = geometry_of(&c->bases[i], l, i, before, c->bounds.page_tokens, err);
     if (status != WEFT_OK) return status;
+    ASSERT(!cross || c->bounds.cross_context > 0);
+    if (cross) c->n_cross++;
     c->layouts[i] = kv_layout_by_id(l->layout);
     ASSERT(c->layouts[i] != NULL);
-    c->n_slots[i] = c->layouts[i]->slots(g, c->bounds.context, c->bounds.most_append);
+    uint32_t context = cross ? c->bounds.cross_context : c->bounds.context;
+    c->n_slots[i] = c->layouts[i]->slots(g, context, c->bounds.most_append);
     c->class_of[i] = class_for(c, g->page_bytes);
     c->base_class_of[i] = c->class_of[i];
     if (c->start != 0) c->base_class_of[i] = class_for(c, c->bases[i].page_bytes);
     if (c->n_slots[i] > SLOTS_MOST - c->slots_total) {
         return err_set(err, WEFT_LIMIT, "%u layers of %u positions need more than %d pages",
-                       c->n_layers, c->bounds.context, SLOTS_MOST);
+                       c->n_layers, context, SLOTS_MOST);
     }
     c->slots_total += c->n_slots[i];
     return WEFT_OK;
@@ -456,8 +462,17 @@ void kv_config_need(const kv_config *c, uint32_t n_positions, uint32_t *need, ui
             if (c->bounds.most_verify > 0) need[c->record_class_of[i]]++;
             continue;
         }
+        if (kv_is_cross(c, i)) continue;
         need[c->class_of[i]] += layer_pages(c, i, in_codecs(c, n_positions));
         base[c->base_class_of[i]] += layer_pages(c, i, in_base(c, n_positions));
+    }
+}
+
+void kv_config_need_cross(const kv_config *c, uint32_t n_positions, uint32_t *need)
+{
+    memset(need, 0, c->n_classes * sizeof *need);
+    for (uint32_t i = 0; i < c->n_layers; i++) {
+        if (kv_is_cross(c, i)) need[c->class_of[i]] += layer_pages(c, i, n_positions);
     }
 }
 
@@ -472,6 +487,10 @@ uint64_t kv_config_bytes(const kv_config *c, uint32_t n_positions)
         }
         uint64_t n = layer_pages(c, i, in_codecs(c, n_positions));
         uint64_t n_base = layer_pages(c, i, in_base(c, n_positions));
+        if (kv_is_cross(c, i)) {
+            n = c->n_slots[i];
+            n_base = 0;
+        }
         bytes += n * c->geometries[i].page_bytes + n_base * c->bases[i].page_bytes;
     }
     return bytes;

@@ -42,6 +42,8 @@ typedef struct kv_bounds {
     uint32_t page_tokens; /* a power of two in 16..256 */
     uint32_t most_verify; /* most positions of a step of which a part may be kept; 0: all or none */
     bool marks;           /* steps may be asked for a state they pass by (kv/txn.h) */
+    uint32_t
+        cross_context; /* most positions of a sequence's encoder; not 0 where a layer is cross */
 } kv_bounds;
 
 typedef struct kv_config {
@@ -55,9 +57,9 @@ typedef struct kv_config {
     size_t *class_bytes;       /* [n_classes], ascending by first use; NULL once renumbered */
     float *row;                /* [the longest row], for conversion; NULL without start */
     uint32_t n_layers, n_classes;
-    uint32_t n_recurrent; /* layers */
-    uint32_t slots_total; /* sum of n_slots */
-    uint32_t start;       /* as in kv_spec */
+    uint32_t n_recurrent, n_cross; /* layers */
+    uint32_t slots_total;          /* sum of n_slots */
+    uint32_t start;                /* as in kv_spec */
     kv_bounds bounds;
 } kv_config;
 
@@ -67,7 +69,8 @@ weft_status kv_config_init(kv_config *c, arena *a, const kv_layer *layers, uint3
                            const kv_spec *spec, const kv_bounds *bounds, weft_error *err);
 
 /* Pages of each class that a sequence of at most n_positions ever holds: need [n_classes] in its
- * codecs, base [n_classes] before it reaches start, beside them until it has. */
+ * codecs, base [n_classes] before it reaches start, beside them until it has. Those of cross layers
+ * are not among them. */
 void kv_config_need(const kv_config *c, uint32_t n_positions, uint32_t *need, uint32_t *base);
 
 /* Classes get other numbers, in all there are n of them: map [n_classes]. */
@@ -83,12 +86,20 @@ static inline bool kv_keeps_all(const kv_config *c, uint32_t layer)
     return layout == KV_LAYOUT_FULL || layout == KV_LAYOUT_LATENT;
 }
 
+/* Pages of each class that cross layers hold of n_positions of an encoder. */
+void kv_config_need_cross(const kv_config *c, uint32_t n_positions, uint32_t *need);
+
 static inline bool kv_is_recurrent(const kv_config *c, uint32_t layer)
 {
     return c->geometries[layer].layout == KV_LAYOUT_RECURRENT;
 }
 
-/* Bytes of all those pages. */
+static inline bool kv_is_cross(const kv_config *c, uint32_t layer)
+{
+    return c->geometries[layer].layout == KV_LAYOUT_CROSS;
+}
+
+/* Bytes of all those pages, with an encoder of cross_context. */
 uint64_t kv_config_bytes(const kv_config *c, uint32_t n_positions);
 
 #endif

@@ -16,6 +16,7 @@ static weft_status generate(weft_engine *engine, const int32_t *ids, size_t n, w
                       .n_prompt = (uint32_t)n,
                       .max_new = 3,
                       .flags = WEFT_REQUEST_IGNORE_STOP | WEFT_REQUEST_NO_CACHE,
+                      .draft = "ngram",
                       .sampling = {0.7F, 0.9F, 0.05F, 40, 1}};
     weft_handle handle;
     weft_status status = weft_submit(engine, &r, &handle, err);

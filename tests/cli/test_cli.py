@@ -454,6 +454,20 @@ class Run(Case):
                     if "--raw" in words:
                         self.assertEqual(answer["prompt_tokens"], 1)
 
+    def test_drafts(self):
+        """The same answer, and how many of its tokens were guessed."""
+        words = ["-p", "a b a b a b a b a b a b", "--raw", "-n", "60", "--json"]
+        for temperature in ("0", "0.7"):
+            more = [*words, "--temp", temperature, "--seed", "3"]
+            plain = json.loads(self.answer(*more))
+            drafted = json.loads(self.answer(*more, "--draft", "ngram"))
+            self.assertEqual(drafted["ids"], plain["ids"])
+            self.assertLessEqual(drafted["accepted"], drafted["drafted"])
+            self.assertNotIn("drafted", plain)
+        done = run("run", model("draft"), *words[:-1], "--draft", "ngram")
+        self.assertRegex(done.stderr, r"\d+ of \d+ drafts right; first token")
+        self.assertIn("expected ngram|none", self.sentence(2, "run", model("draft"), "--draft", "x"))
+
     def test_seed(self):
         words = ["-p", "Tell me a story.", "--temp", "1.5", "--top-k", "0", "--top-p", "1"]
         first = self.answer(*words, "--seed", "7")
@@ -720,6 +734,15 @@ class Bench(Case):
         self.assertRegex(result["checksum"], r"\A[0-9a-f]{16}\Z")
         again = self.bench("--kv", "k=f16,v=f32", "--threads", "2")
         self.assertEqual(again["checksum"], result["checksum"])
+
+    def test_drafts(self):
+        plain = self.bench("--kv", "affine8g32")
+        drafted = self.bench("--kv", "affine8g32", "--draft", "ngram")
+        self.assertEqual(drafted["checksum"], plain["checksum"])
+        for row in drafted["decode"]:
+            self.assertLessEqual(row["accepted"], row["drafted"])
+            self.assertGreater(row["tok_s"], 0)
+        self.assertNotIn("drafted", plain["decode"][0])
 
     def test_table(self):
         words = "--prompt 8 --context 8 --batch 2 --repeat 2".split()

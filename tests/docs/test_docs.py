@@ -76,6 +76,7 @@ class Docs(unittest.TestCase):
             "tensor/encodings.def",
             "kv/codecs/codecs.def",
             "formats/formats.def",
+            "engine/drafters/drafters.def",
         ):
             path = SOURCE / "src" / table
             if not path.is_file():

@@ -293,6 +293,10 @@ static void run_client(client *c)
 {
     for (uint32_t i = 0; i < REQUESTS; i++) {
         weft_request r = plain(1 + (uint32_t)(rng_u64(c->seed, i) % 8), 5);
+        if (i % 2 == 1) {
+            r.draft = "ngram";
+            r.max_new = 30;
+        }
         weft_handle handle;
         if (weft_submit(c->engine, &r, &handle, NULL) != WEFT_OK) return;
         bool cancel = rng_u64(c->seed, 100 + i) % 3 == 0;

@@ -413,6 +413,73 @@ static void test_recurrent_geometry(void **state)
     }
 }
 
+/* A cross layer has its encoder's positions, in its codecs from the first, whatever start is. */
+static void test_cross_geometry(void **state)
+{
+    (void)state;
+    static const char *const SPECS[] = {"bf16", "affine8g32", "turbo-k8v4,start=20"};
+    const kv_layer layers[] = {
+        {.layout = KV_LAYOUT_FULL, .n_heads = 2, .k_dim = 32, .v_dim = 64},
+        {.layout = KV_LAYOUT_CROSS, .n_heads = 2, .k_dim = 32, .v_dim = 64},
+        {.layout = KV_LAYOUT_CROSS, .n_heads = 1, .k_dim = 64, .v_dim = 32},
+    };
+    for (size_t i = 0; i < COUNT_OF(SPECS); i++) {
+        arena a;
+        kv_config c;
+        kv_spec spec = spec_of(SPECS[i]);
+        kv_bounds bounds = {
+            .context = 64, .most_append = 16, .page_tokens = 16, .cross_context = 100};
+        weft_error err = {0};
+        uint32_t need[8];
+        uint32_t base[8];
+        arena_init(&a, mem_system(), 0);
+        assert_ok(kv_config_init(&c, &a, layers, 3, &spec, &bounds, &err), &err);
+        assert_int_equal(c.n_cross, 2);
+        assert_int_equal(c.n_slots[0], 4);
+        assert_int_equal(c.n_slots[1], 7);
+        assert_int_equal(c.slots_total, 18);
+        assert_int_equal(c.geometries[1].k_row_bytes, c.geometries[0].k_row_bytes);
+        assert_int_equal(c.geometries[1].v_row_bytes, c.geometries[0].v_row_bytes);
+        assert_int_equal(c.class_of[1], c.class_of[0]);
+        assert_int_equal(c.base_class_of[1], c.class_of[1]);
+        assert_memory_equal(&c.bases[1], &c.geometries[1], sizeof c.bases[1]);
+        kv_config_need(&c, 64, need, base);
+        uint32_t n_cross[8];
+        assert_int_equal(need[c.class_of[0]], 4);
+        for (uint32_t n = 0; n <= 100; n++) {
+            uint64_t bytes = 0;
+            kv_config_need_cross(&c, n, n_cross);
+            for (uint32_t k = 0; k < c.n_classes; k++) bytes += n_cross[k] * c.class_bytes[k];
+            uint64_t pages = (n + 15) / 16;
+            assert_int_equal(bytes,
+                             pages * (c.geometries[1].page_bytes + c.geometries[2].page_bytes));
+        }
+        const kv_geometry *before = c.start == 0 ? NULL : &c.bases[0];
+        assert_int_equal(kv_config_bytes(&c, 64),
+                         4 * c.geometries[0].page_bytes + 7 * c.geometries[1].page_bytes +
+                             7 * c.geometries[2].page_bytes +
+                             (before == NULL ? 0 : 2 * before->page_bytes));
+        arena_deinit(&a);
+    }
+    /* A codec that fits no head is refused, and what cannot be counted. */
+    kv_layer odd = {.layout = KV_LAYOUT_CROSS, .n_heads = 1, .k_dim = 12, .v_dim = 32};
+    kv_spec packed = spec_of("affine8g32");
+    kv_spec dense = spec_of("bf16");
+    kv_config c;
+    arena a;
+    weft_error err = {0};
+    kv_bounds bounds = {
+        .context = 64, .most_append = 16, .page_tokens = 16, .cross_context = UINT32_MAX};
+    arena_init(&a, mem_system(), 0);
+    assert_status(WEFT_UNSUPPORTED, kv_config_init(&c, &a, &odd, 1, &packed, &bounds, &err), &err);
+    assert_message(&err, "kv codec 'affine8g32': layer 0 has heads of 12, not a multiple of 8");
+    const kv_layer five[] = {odd, odd, odd, odd, odd};
+    err = (weft_error){0};
+    assert_status(WEFT_LIMIT, kv_config_init(&c, &a, five, 5, &dense, &bounds, &err), &err);
+    assert_message(&err, "5 layers of 4294967295 positions need more than");
+    arena_deinit(&a);
+}
+
 static void test_recurrent_refusals(void **state)
 {
     (void)state;
@@ -476,6 +543,7 @@ int main(void)
         cmocka_unit_test(test_need),
         cmocka_unit_test(test_kv61_large_numbers),
         cmocka_unit_test(test_recurrent_geometry),
+        cmocka_unit_test(test_cross_geometry),
         cmocka_unit_test(test_recurrent_refusals),
         cmocka_unit_test(test_faults),
     };

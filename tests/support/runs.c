@@ -9,6 +9,7 @@
 #include "backend/cpu/cpu_kernels.h"
 #include "base/io.h"
 #include "base/rng.h"
+#include "engine/engine.h"
 #include "support/compare.h"
 
 weft_model *run_open_model(const char *path)
@@ -34,7 +35,7 @@ uint32_t run_n_vocab(const weft_model *model)
     return info.n_vocab;
 }
 
-static void submit(weft_engine *engine, uint32_t n_vocab, run *r)
+void run_submit(weft_engine *engine, uint32_t n_vocab, run *r)
 {
     weft_error err = {WEFT_OK, ""};
     if (r->sampling.top_p == 0.0F) r->sampling.top_p = 1.0F;
@@ -53,11 +54,20 @@ static void submit(weft_engine *engine, uint32_t n_vocab, run *r)
         .sampling = r->sampling,
         .prompt_logits = r->prompt_logits,
         .new_logits = r->new_logits,
+        .stop_ids = r->stop_ids,
+        .n_stop_ids = r->n_stop_ids,
+        .draft = r->draft,
     };
-    assert_ok(weft_submit(engine, &request, &r->handle, &err), &err);
+    if (r->drafter == NULL) {
+        assert_ok(weft_submit(engine, &request, &r->handle, &err), &err);
+    } else {
+        assert_ok(
+            engine_submit_drafted(engine, &request, r->drafter, r->draft_state, &r->handle, &err),
+            &err);
+    }
 }
 
-static void collect(weft_engine *engine, run *r)
+void run_collect(weft_engine *engine, run *r)
 {
     weft_error err = {WEFT_OK, ""};
     for (;;) {
@@ -74,6 +84,8 @@ static void collect(weft_engine *engine, run *r)
         r->n_cached = event.n_cached;
         r->n_known = event.n_known;
         r->cache_limit = event.cache_limit;
+        r->n_drafted = event.n_drafted;
+        r->n_accepted = event.n_accepted;
         if (event.finish == WEFT_FINISH_ERROR) fail_msg("%s", event.error.message);
         break;
     }
@@ -83,12 +95,12 @@ static void collect(weft_engine *engine, run *r)
 void run_all(weft_engine *engine, uint32_t n_vocab, run *runs, size_t n)
 {
     weft_error err = {WEFT_OK, ""};
-    for (size_t i = 0; i < n; i++) submit(engine, n_vocab, &runs[i]);
+    for (size_t i = 0; i < n; i++) run_submit(engine, n_vocab, &runs[i]);
     uint32_t n_active;
     do {
         assert_ok(weft_step(engine, &n_active, &err), &err);
     } while (n_active > 0);
-    for (size_t i = 0; i < n; i++) collect(engine, &runs[i]);
+    for (size_t i = 0; i < n; i++) run_collect(engine, &runs[i]);
 }
 
 int32_t *run_random_ids(uint32_t n, uint32_t n_vocab, uint64_t seed)

@@ -3,6 +3,7 @@
 #define SUPPORT_RUNS_H
 
 #include "base/json.h"
+#include "engine/drafters/drafter.h"
 #include "support/test.h"
 
 /* Opens or fails the test. */
@@ -14,8 +15,8 @@ uint32_t run_n_vocab(const weft_model *model);
 /* [n] ids below n_vocab, for the caller to free. */
 int32_t *run_random_ids(uint32_t n, uint32_t n_vocab, uint64_t seed);
 
-/* One request and all it gave. Set prompt, n_prompt, max_new (and sampling); run_all fills the
- * rest. */
+/* One request and all it gave. Set prompt, n_prompt, max_new (and sampling, stop ids, draft);
+ * run_all fills the rest. */
 typedef struct run {
     const int32_t *prompt;
     uint32_t n_prompt, max_new;
@@ -23,16 +24,26 @@ typedef struct run {
     const char *kv;                 /* as in weft_request */
     uint32_t flags;                 /* likewise, beside what stops says */
     weft_sampling sampling;         /* all zero: greedy */
-    int32_t *tokens;                /* [n_tokens] */
-    float *logprobs;                /* [n_tokens] */
+    const int32_t *stop_ids;        /* [n_stop_ids], with stops */
+    uint32_t n_stop_ids;
+    const char *draft;             /* as in weft_request */
+    const engine_drafter *drafter; /* one that is in no table, with its state */
+    void *draft_state;
+    int32_t *tokens; /* [n_tokens] */
+    float *logprobs; /* [n_tokens] */
     uint32_t n_tokens;
     uint32_t n_cached, n_known;
     weft_cache_limit cache_limit;
     float *prompt_logits; /* [n_prompt, n_vocab] or NULL */
     float *new_logits;    /* [max_new, n_vocab] */
     weft_finish finish;
+    uint32_t n_drafted, n_accepted;
     weft_handle handle;
 } run;
+
+/* Submits one, and polls what it came to once it is done, which also releases it. */
+void run_submit(weft_engine *engine, uint32_t n_vocab, run *r);
+void run_collect(weft_engine *engine, run *r);
 
 /* Submits all, steps until nothing is active, polls; fails the test on any error. */
 void run_all(weft_engine *engine, uint32_t n_vocab, run *runs, size_t n);

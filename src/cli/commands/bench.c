@@ -20,6 +20,7 @@ enum {
     CHUNK = 512,      /* prompt tokens a step */
     REPEAT_MOST = 99, /* repetitions */
     BATCH_MOST = 256,
+    DRAFTS = 8, /* what the engine takes in advance at most */
 };
 
 #define READ_BYTES ((uint64_t)1 << 30)
@@ -30,6 +31,7 @@ typedef struct bench_values {
     bool json;
     uint32_t n_repeats;
     option_list prompts, contexts, batches;
+    const char *draft;
 } bench_values;
 
 #define AT(field) offsetof(bench_values, field)
@@ -42,6 +44,8 @@ static const option_row OPTIONS[] = {
      "tokens that stand before those that are added (default: 512)", 1, 1 << 24, NULL},
     {"batch", OPTION_LIST, AT(batches), "N,..", "sequences that decode together (default: 1,4)", 1,
      BATCH_MOST, NULL},
+    {"draft", OPTION_CHOICE, AT(draft), "NAME",
+     "what guesses tokens in advance, as with run (default: none)", 0, 0, "ngram|none"},
     {"repeat", OPTION_COUNT, AT(n_repeats), "N",
      "repetitions, of which the median counts (default: 5)", 1, REPEAT_MOST, NULL},
 };
@@ -52,6 +56,7 @@ static const bench_values DEFAULTS = {
     .prompts = {1, {512}},
     .contexts = {1, {512}},
     .batches = {2, {1, 4}},
+    .draft = "none",
 };
 
 typedef struct prefill_result {
@@ -63,6 +68,8 @@ typedef struct decode_result {
     uint32_t n_rows, context;
     double tok_s, share;
     uint64_t bytes_per_step;
+    uint64_t n_drafted, n_accepted;
+    double tokens_per_step;
 } decode_result;
 
 /* One sequence of a running batch. */
@@ -104,7 +111,8 @@ static weft_status submit(bench *b, uint64_t stream, uint32_t n_prompt, uint32_t
                       .prompt = ids,
                       .n_prompt = n_prompt,
                       .max_new = max_new,
-                      .sampling = {.top_p = 1.0F}};
+                      .sampling = {.top_p = 1.0F},
+                      .draft = session_drafter(b->v->draft)};
     bench_row *row = &b->rows[b->n_rows];
     *row = (bench_row){0};
     weft_status status = weft_submit(b->s.engine, &r, &row->handle, err);
@@ -199,7 +207,8 @@ static uint32_t steps_to_read(uint32_t n_rows, uint32_t context)
 
 static uint32_t tokens_to_add(const bench_values *v, uint32_t n_rows, uint32_t context)
 {
-    return steps_to_read(n_rows, context) + WARM_STEPS + STEPS * v->n_repeats + 2;
+    uint32_t n_steps = steps_to_read(n_rows, context) + WARM_STEPS + STEPS * v->n_repeats + 2;
+    return session_drafter(v->draft) == NULL ? n_steps : n_steps * (1 + DRAFTS);
 }
 
 static weft_status read_prompts(bench *b, uint32_t n_rows, uint32_t context, weft_error *err)
@@ -241,21 +250,43 @@ static uint64_t live_kv_bytes(bench *b, uint32_t context)
     return bytes;
 }
 
-static weft_status time_steps(bench *b, uint32_t context, double *rates, uint64_t *kv_bytes,
+static uint64_t tokens_so_far(const bench *b)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < b->n_rows; i++) n += b->rows[i].n_tokens;
+    return n;
+}
+
+static void count_drafts(bench *b, uint64_t *n_drafted, uint64_t *n_accepted)
+{
+    weft_engine_info now = {.struct_size = sizeof now};
+    weft_engine_get_info(b->s.engine, &now, NULL);
+    *n_drafted = now.n_drafted - *n_drafted;
+    *n_accepted = now.n_accepted - *n_accepted;
+}
+
+static weft_status time_steps(bench *b, double *rates, uint64_t *kv_bytes, decode_result *r,
                               weft_error *err)
 {
+    uint32_t context = r->context;
     weft_status status = WEFT_OK;
     for (uint32_t i = 0; i < WARM_STEPS && status == WEFT_OK; i++) status = step(b, err);
+    uint64_t first = tokens_so_far(b);
+    count_drafts(b, &r->n_drafted, &r->n_accepted);
     for (uint32_t i = 0; i < b->v->n_repeats && status == WEFT_OK; i++) {
         progress_show(&b->progress, "decode, batch %u, context %u: %u of %u", b->n_rows, context,
                       i + 1, b->v->n_repeats);
+        uint64_t before = tokens_so_far(b);
         uint64_t start = clock_now_ns();
         for (uint32_t k = 0; k < STEPS && status == WEFT_OK; k++) {
             if (i == b->v->n_repeats / 2 && k == STEPS / 2) *kv_bytes = live_kv_bytes(b, context);
             status = step(b, err);
         }
-        rates[i] = (double)b->n_rows * STEPS * 1e9 / (double)(clock_now_ns() - start);
+        uint64_t n_tokens = tokens_so_far(b) - before;
+        rates[i] = (double)n_tokens * 1e9 / (double)(clock_now_ns() - start);
     }
+    count_drafts(b, &r->n_drafted, &r->n_accepted);
+    r->tokens_per_step = (double)(tokens_so_far(b) - first) / (STEPS * b->v->n_repeats);
     return status;
 }
 
@@ -264,14 +295,14 @@ static weft_status bench_decode(bench *b, uint32_t n_rows, uint32_t context, wef
     double rates[REPEAT_MOST];
     uint64_t kv_bytes = 0;
     weft_status status = read_prompts(b, n_rows, context, err);
-    if (status == WEFT_OK) status = time_steps(b, context, rates, &kv_bytes, err);
+    decode_result r = {.n_rows = n_rows, .context = context};
+    if (status == WEFT_OK) status = time_steps(b, rates, &kv_bytes, &r, err);
     release_rows(b);
     progress_clear(&b->progress);
     if (status != WEFT_OK) return status;
-    decode_result r = {.n_rows = n_rows, .context = context};
     r.tok_s = median(rates, b->v->n_repeats);
     r.bytes_per_step = b->info.weight_bytes_step + kv_bytes;
-    r.share = (double)r.bytes_per_step * r.tok_s / (double)n_rows / b->read_bytes_s;
+    r.share = (double)r.bytes_per_step * r.tok_s / r.tokens_per_step / b->read_bytes_s;
     b->decode[b->n_decode++] = r;
     return WEFT_OK;
 }
@@ -297,6 +328,9 @@ static weft_status print_json(const bench *b, const char *model, weft_error *err
         const decode_result *r = &b->decode[i];
         strbuf_printf(&out, "%s{\"batch\":%u,\"context\":%u,\"kv\":\"%s\",\"tok_s\":%.3f",
                       i > 0 ? "," : "", r->n_rows, r->context, b->info.kv, r->tok_s);
+        if (session_drafter(b->v->draft) != NULL)
+            strbuf_printf(&out, ",\"drafted\":%llu,\"accepted\":%llu",
+                          (unsigned long long)r->n_drafted, (unsigned long long)r->n_accepted);
         strbuf_printf(&out, ",\"bytes_per_step\":%llu,\"share\":%.4f}",
                       (unsigned long long)r->bytes_per_step, r->share);
     }
@@ -326,7 +360,10 @@ static void print_table(const bench *b, const char *model)
     for (uint32_t i = 0; i < b->n_decode; i++) {
         const decode_result *r = &b->decode[i];
         printf("%18u %11u  %-8s %10.1f %11.2f %20.0f%%\n", r->n_rows, r->context, b->info.kv,
-               r->tok_s, (double)r->bytes_per_step / r->n_rows / 1e6, 100.0 * r->share);
+               r->tok_s, (double)r->bytes_per_step / r->tokens_per_step / 1e6, 100.0 * r->share);
+        if (session_drafter(b->v->draft) != NULL)
+            printf("%51llu of %llu drafts right\n", (unsigned long long)r->n_accepted,
+                   (unsigned long long)r->n_drafted);
     }
     printf("\nchecksum of the tokens %016llx\n", (unsigned long long)b->checksum);
 }
@@ -372,6 +409,7 @@ static weft_status open_engine(bench *b, weft_error *err)
     /* Pages are taken as they are needed, so a budget that is too large costs nothing. */
     uint64_t one = b->kv.bytes_per_token * (need + 1024) + 4 * b->kv.bytes_fixed;
     session_plan plan = {.context = (uint32_t)need,
+                         .drafts = session_drafter(v->draft) != NULL,
                          .max_sequences = n_rows,
                          .chunk_tokens = CHUNK,
                          .memory = one * n_rows * 2 + READ_BYTES,

@@ -22,6 +22,7 @@ typedef struct run_values {
     float temperature, top_p, min_p;
     uint32_t top_k;
     option_seed seed;
+    const char *draft;
 } run_values;
 
 #define AT(field) offsetof(run_values, field)
@@ -49,6 +50,10 @@ static const option_row OPTIONS[] = {
     {"state", OPTION_TEXT, AT(state), "FILE",
      "begins with what FILE has of an earlier conversation, and writes this one to it at the end",
      0, 0, NULL},
+    {"draft", OPTION_CHOICE, AT(draft), "NAME",
+     "what guesses tokens in advance: ngram, by what stood in the text before; the answer is the "
+     "same, sooner where text repeats itself (default: none)",
+     0, 0, "ngram|none"},
     {"json", OPTION_FLAG, AT(json), NULL, "prints the answer as one JSON object when it is whole",
      0, 0, NULL},
 };
@@ -60,6 +65,7 @@ static const run_values DEFAULTS = {
     .top_p = FROM_MODEL,
     .min_p = FROM_MODEL,
     .top_k = UINT32_MAX,
+    .draft = "none",
 };
 
 /* 53 bits, so that every reader of JSON keeps them all. */
@@ -130,6 +136,8 @@ static weft_status print_json(const char *model, const generate_request *r,
     strbuf_printf(&out, ",\"seed\":%llu,\"first_token_s\":%.6f,\"prefill_tok_s\":%.3f",
                   (unsigned long long)r->sampling.seed, a->first_s,
                   a->first_s > 0.0 ? (double)r->prompt->n / a->first_s : 0.0);
+    if (r->draft != NULL)
+        strbuf_printf(&out, ",\"drafted\":%u,\"accepted\":%u", a->n_drafted, a->n_accepted);
     weft_status status =
         strbuf_printf(&out, ",\"decode_tok_s\":%.3f}\n",
                       n_new > 1 && decode_s > 0.0 ? (double)(n_new - 1) / decode_s : 0.0);
@@ -151,8 +159,11 @@ static weft_status answer_once(session *s, const chat_options *o, const char *mo
     strbuf_init(&text, mem_system(), 0);
     bool ends_line = false;
     generate_answer answer = {0};
-    generate_request request = {
-        .prompt = &ids, .max_new = o->max_new, .sampling = o->sampling, .user = &ends_line};
+    generate_request request = {.prompt = &ids,
+                                .max_new = o->max_new,
+                                .sampling = o->sampling,
+                                .draft = o->draft,
+                                .user = &ends_line};
     request.text = show_text;
     if (whole) {
         request.user = &text;
@@ -252,8 +263,10 @@ static int run(const void *values, const char *path)
     }
     session s = {0};
     weft_error err = {WEFT_OK, ""};
-    chat_options o = {.system = v->system, .max_new = v->max_new};
-    session_plan plan = {.max_sequences = 1, .chunk_tokens = GENERATE_CHUNK};
+    const char *draft = session_drafter(v->draft);
+    chat_options o = {.system = v->system, .max_new = v->max_new, .draft = draft};
+    session_plan plan = {
+        .max_sequences = 1, .chunk_tokens = GENERATE_CHUNK, .drafts = draft != NULL};
     int exit_status = EXIT_FAILED;
     bool usage = false;
     weft_status status = session_open_model(&s, &v->session, path, &err);

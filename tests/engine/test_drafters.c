@@ -1,0 +1,213 @@
+/* test_drafters.c - every drafter of the table: it writes what it may and no more, and forgets
+ * nothing it was told; and what is expected of each by itself. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "engine/drafters/drafter.h"
+#include "support/fault.h"
+#include "support/test.h"
+
+enum { LENGTH = 3000, PROMPT = 100 };
+
+/* A drafter's state in memory of exactly its size, with guards around. */
+typedef struct world {
+    fault_allocator memory;
+    const engine_drafter *drafter;
+    void *state;
+    size_t n_bytes;
+} world;
+
+static void world_open(world *w, const engine_drafter *drafter, uint32_t n_tokens,
+                       const int32_t *prompt, uint32_t n_prompt)
+{
+    fault_allocator_init(&w->memory, 0);
+    w->drafter = drafter;
+    w->n_bytes = drafter->state_bytes(n_tokens);
+    w->state = w->memory.allocator.resize(w->memory.allocator.user, NULL, 0, w->n_bytes, 64);
+    assert_non_null(w->state);
+    drafter->init(w->state, n_tokens, prompt, n_prompt);
+}
+
+static void world_close(world *w)
+{
+    w->memory.allocator.resize(w->memory.allocator.user, w->state, w->n_bytes, 0, 64);
+    fault_allocator_check(&w->memory);
+}
+
+/* What a text cost: as an engine goes through it, with up to most drafts a step. */
+typedef struct cost {
+    uint32_t n_steps, n_drafted, n_right;
+} cost;
+
+static uint32_t propose(world *w, const int32_t *text, uint32_t known, uint32_t most, int32_t *out)
+{
+    enum { UNTOUCHED = -77 };
+    for (uint32_t i = 0; i < DRAFTS_MOST; i++) out[i] = UNTOUCHED;
+    uint32_t n = w->drafter->propose(w->state, text, known, most, out);
+    assert_true(n <= most);
+    for (uint32_t i = most; i < DRAFTS_MOST; i++) assert_int_equal(out[i], UNTOUCHED);
+    return n;
+}
+
+static cost read_text(const engine_drafter *drafter, const int32_t *text, uint32_t from,
+                      uint32_t to, uint32_t most)
+{
+    world w;
+    world_open(&w, drafter, to, text, from);
+    cost c = {0};
+    int32_t out[DRAFTS_MOST];
+    for (uint32_t known = from + 1; known < to; known++) {
+        uint32_t n = propose(&w, text, known, most, out);
+        uint32_t right = 0;
+        while (right < n && known + right < to && out[right] == text[known + right]) right++;
+        c.n_steps++;
+        c.n_drafted += n;
+        c.n_right += right;
+        known += right;
+    }
+    world_close(&w);
+    return c;
+}
+
+static int32_t *random_text(uint32_t n, uint32_t n_vocab, uint64_t seed)
+{
+    int32_t *text = calloc(n, sizeof *text);
+    assert_non_null(text);
+    for (uint32_t i = 0; i < n; i++) text[i] = (int32_t)(rng_u64(seed, i) % n_vocab);
+    return text;
+}
+
+static void test_table(void **state)
+{
+    (void)state;
+    uint32_t n;
+    const engine_drafter *const *table = engine_drafter_table(&n);
+    assert_true(n > 0);
+    weft_error err = {WEFT_OK, ""};
+    const engine_drafter *found = NULL;
+    for (uint32_t i = 0; i < n; i++) {
+        assert_ok(engine_drafter_find(table[i]->name, &found, &err), &err);
+        assert_ptr_equal(found, table[i]); /* so names are unique */
+    }
+    assert_status(WEFT_ARGUMENT, engine_drafter_find("", &found, &err), &err);
+    assert_null(found);
+    assert_message(&err, "unknown drafter ''");
+}
+
+/* Texts of few and of many different tokens, from the shortest on; any ids are taken. */
+static void test_any_text(void **state)
+{
+    (void)state;
+    uint32_t n;
+    const engine_drafter *const *table = engine_drafter_table(&n);
+    static const uint32_t VOCABS[] = {1, 2, 3, 10, 1000, UINT32_MAX};
+    for (uint32_t i = 0; i < n; i++) {
+        for (uint32_t k = 0; k < sizeof VOCABS / sizeof VOCABS[0]; k++) {
+            int32_t *text = random_text(LENGTH, VOCABS[k], k);
+            for (uint32_t most = 1; most <= DRAFTS_MOST; most += 7) {
+                read_text(table[i], text, 1, LENGTH, most);
+                read_text(table[i], text, 1, 2 + most, most);
+            }
+            free(text);
+        }
+    }
+}
+
+/* The same calls give the same proposals, wherever the prompt ends. */
+static void test_repeatable(void **state)
+{
+    (void)state;
+    uint32_t n;
+    const engine_drafter *const *table = engine_drafter_table(&n);
+    int32_t *text = random_text(LENGTH, 4, 5);
+    for (uint32_t i = 0; i < n; i++) {
+        world a;
+        world b;
+        world_open(&a, table[i], LENGTH, text, PROMPT);
+        world_open(&b, table[i], LENGTH, text, PROMPT - 50);
+        for (uint32_t known = PROMPT + 1; known < LENGTH; known++) {
+            int32_t of_a[DRAFTS_MOST];
+            int32_t of_b[DRAFTS_MOST];
+            uint32_t n_a = propose(&a, text, known, 8, of_a);
+            assert_int_equal(propose(&b, text, known, 8, of_b), n_a);
+            assert_memory_equal(of_a, of_b, sizeof of_a);
+        }
+        world_close(&a);
+        world_close(&b);
+    }
+    free(text);
+}
+
+/* ---- ngram ------------------------------------------------------------------------------------*/
+
+static const engine_drafter *ngram(void)
+{
+    const engine_drafter *drafter;
+    assert_ok(engine_drafter_find("ngram", &drafter, NULL), NULL);
+    return drafter;
+}
+
+/* A loop of any period is followed as fast as a step can verify. */
+static void test_ngram_loops(void **state)
+{
+    (void)state;
+    static const uint32_t PERIODS[] = {1, 2, 3, 7, 50};
+    for (uint32_t i = 0; i < 5; i++) {
+        int32_t *text = random_text(LENGTH, 100000, i);
+        for (uint32_t k = PERIODS[i]; k < LENGTH; k++) text[k] = text[k - PERIODS[i]];
+        cost c = read_text(ngram(), text, PROMPT, LENGTH, 8);
+        assert_true(c.n_steps < (LENGTH - PROMPT) / 9 + 20);
+        assert_true(c.n_right + 8 >= c.n_drafted);
+        free(text);
+    }
+}
+
+/* A text that never repeats a pair costs nothing, nor, soon, one in which what repeats goes on
+ * differently every time. */
+static void test_ngram_gives_up(void **state)
+{
+    (void)state;
+    int32_t *text = random_text(LENGTH, 1u << 30, 1);
+    cost c = read_text(ngram(), text, PROMPT, LENGTH, 8);
+    assert_int_equal(c.n_drafted, 0);
+    /* Six tokens that are always the same, and one that never is. */
+    for (uint32_t i = 0; i < LENGTH; i++) {
+        if (i % 7 != 6) text[i] = (int32_t)(i % 7);
+    }
+    c = read_text(ngram(), text, 7, LENGTH, 8);
+    print_message("six of seven: %u drafts in %u steps, %u right\n", c.n_drafted, c.n_steps,
+                  c.n_right);
+    assert_true(c.n_right > LENGTH / 7 * 3 && c.n_right > 2 * (c.n_drafted - c.n_right));
+    /* Pairs of many, in any order. */
+    free(text);
+    text = random_text(LENGTH, 30, 2);
+    c = read_text(ngram(), text, PROMPT, LENGTH, 8);
+    print_message("30 random tokens: %u drafts in %u steps, %u right\n", c.n_drafted, c.n_steps,
+                  c.n_right);
+    assert_true(c.n_drafted < c.n_steps / 50);
+    free(text);
+}
+
+/* What it has given up is tried again once it would have been right. */
+static void test_ngram_comes_back(void **state)
+{
+    (void)state;
+    int32_t *text = random_text(LENGTH, 30, 3);
+    for (uint32_t k = LENGTH / 2; k < LENGTH; k++) text[k] = text[k - 200];
+    cost first = read_text(ngram(), text, PROMPT, LENGTH / 2, 8);
+    cost both = read_text(ngram(), text, PROMPT, LENGTH, 8);
+    assert_true(first.n_drafted < first.n_steps / 50);
+    assert_true(both.n_steps - first.n_steps < LENGTH / 2 / 9 + 40);
+    free(text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_table),          cmocka_unit_test(test_any_text),
+        cmocka_unit_test(test_repeatable),     cmocka_unit_test(test_ngram_loops),
+        cmocka_unit_test(test_ngram_gives_up), cmocka_unit_test(test_ngram_comes_back),
+    };
+    return TEST_RUN("engine/drafters", tests);
+}
