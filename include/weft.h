@@ -362,7 +362,8 @@ WEFT_API weft_status weft_engine_drop_cache(weft_engine *engine, weft_error *err
  * neither kv nor cache_salt, when they have ended or forwarded their prompt. *n_saved: its tokens;
  * 0: nothing is known, and nothing written. The file is replaced as a whole, or stays (IO, NOMEM);
  * docs/kv-files.md has its format. The first call for a file reads all weights once, to know the
- * model by its content. Outside of a step; UNSUPPORTED with WEFT_ENGINE_NO_CACHE. */
+ * model by its content. Outside of a step, and other calls on the engine wait meanwhile;
+ * UNSUPPORTED with WEFT_ENGINE_NO_CACHE. */
 WEFT_API weft_status weft_state_save(weft_engine *engine, const int32_t *tokens, uint32_t n,
                                      const char *path, uint32_t *n_saved, weft_error *err);
 
