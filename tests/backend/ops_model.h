@@ -424,7 +424,7 @@ static inline void machine_open(machine *w, const model *m, setup s)
     assert_ok(s.api->plan(w->b, &m->g, &limits, &w->plan, &err), &err);
     assert_true(s.api->plan_bytes(w->plan) > 0);
     arena_init(&w->arena, &w->memory.allocator, 0);
-    kv_spec spec = {s.k, s.v, s.base == 0 ? KV_BASE_F32 : s.base, 0};
+    kv_spec spec = {.k = s.k, .v = s.v, .base = s.base == 0 ? KV_BASE_F32 : s.base};
     bool stores = false;
     for (uint32_t i = 0; i < m->n_layers; i++)
         stores = stores || m->layers[i].layout != KV_LAYOUT_RECURRENT;

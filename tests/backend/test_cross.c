@@ -113,7 +113,7 @@ static void station_open(station *w, const translator *t, setup s, uint32_t star
     for (uint32_t i = 0; i < 2; i++) {
         const model *m = i == 0 ? &t->encoder : &t->decoder;
         /* A block in which all see each other is a row of its own. */
-        kv_spec spec = {s.k, s.v, s.base, i == 0 ? 0 : start};
+        kv_spec spec = {.k = s.k, .v = s.v, .base = s.base, .start = i == 0 ? 0 : start};
         uint32_t n_layers = i == 0 ? FIRST_CROSS : m->n_layers;
         uint32_t n_tokens = i == 0 ? N_SEQS * CROSS_MOST : CHUNK_MOST + ROWS_MOST;
         backend_limits limits = {.n_tokens = n_tokens,

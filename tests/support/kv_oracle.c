@@ -218,18 +218,19 @@ uint32_t oracle_first(const oracle_seq *o, uint32_t layer)
     return p;
 }
 
-uint64_t oracle_bytes(const oracle_seq *o, const kv_config *config)
+uint64_t oracle_bytes(const oracle_seq *o, const kv_config *config, bool converted)
 {
+    const kv_geometry *g = converted ? config->geometries : config->bases;
     uint64_t bytes = 0;
     uint32_t size = config->bounds.page_tokens;
     for (uint32_t l = 0; l < o->n_layers; l++) {
         if (is_toy(o, l)) {
-            if (o->len > 0) bytes += config->geometries[l].page_bytes;
+            if (o->len > 0) bytes += g[l].page_bytes;
             continue;
         }
         if (is_cross(o, l)) {
             uint32_t pages = (o->cross_len + size - 1) / size;
-            bytes += pages * config->geometries[l].page_bytes;
+            bytes += pages * g[l].page_bytes;
             continue;
         }
         for (uint32_t page = 0; page * size < o->len; page++) {
@@ -238,34 +239,40 @@ uint64_t oracle_bytes(const oracle_seq *o, const kv_config *config)
             for (uint32_t p = page * size; p < o->len && p < (page + 1) * size; p++) {
                 held = held || *live_at(o, l, p);
             }
-            if (held) bytes += config->geometries[l].page_bytes;
+            if (held) bytes += g[l].page_bytes;
         }
     }
     return bytes;
 }
 
-/* Byte i of a row: differs by tag, layer, head, side and place. */
-static unsigned char pattern(uint32_t tag, uint32_t layer, uint32_t head, uint32_t side, size_t i)
+/* Number i of a row: differs by tag, layer, head, side and place; exact in every dense type. */
+static float number(uint32_t tag, uint32_t layer, uint32_t row, uint32_t side, uint32_t i)
 {
-    uint32_t x = tag * 2654435761u + layer * 40503u + head * 9176u + side * 77u + (uint32_t)i * 31u;
+    uint32_t x = tag * 2654435761u + layer * 40503u + row * 9176u + side * 77u + i * 31u;
     x ^= x >> 15;
-    return (unsigned char)(x * 2246822519u >> 24);
+    return (float)((int)((x * 2246822519u >> 20) % 511) - 255) / 16.0F;
 }
 
-static void write_row(unsigned char *row, size_t n_bytes, uint32_t tag, uint32_t layer,
-                      uint32_t head, uint32_t side)
+enum { ROW_MOST = 256, PAGE_MOST = 1 << 18 };
+
+static void fill_rows(float *x, uint32_t n_heads, uint32_t dim, uint32_t tag, uint32_t layer,
+                      uint32_t side)
 {
-    for (size_t i = 0; i < n_bytes; i++) row[i] = pattern(tag, layer, head, side, i);
+    assert_true(n_heads * dim <= ROW_MOST);
+    for (uint32_t h = 0; h < n_heads; h++) {
+        for (uint32_t i = 0; i < dim; i++) x[h * dim + i] = number(tag, layer, h, side, i);
+    }
 }
 
+/* As a run stores it. */
 static void write_position(const kv_view *view, uint32_t layer, uint32_t position, uint32_t tag)
 {
     const kv_geometry *g = view->geometry;
-    for (uint32_t h = 0; h < g->n_heads; h++) {
-        write_row(kv_key(view, h, position), g->k_row_bytes, tag, layer, h, 0);
-        if (!kv_has_values(g)) continue;
-        write_row(kv_value(view, h, position), g->v_row_bytes, tag, layer, h, 1);
-    }
+    float k[ROW_MOST];
+    float v[ROW_MOST];
+    fill_rows(k, g->n_heads, g->k_dim, tag, layer, 0);
+    fill_rows(v, g->n_heads, g->v_dim, tag, layer, 1);
+    host_append(view, position, k, v);
 }
 
 void oracle_write(const kv_view *views, uint32_t n_layers, uint32_t len, const uint32_t *tags,
@@ -291,26 +298,31 @@ void oracle_write_cross(const kv_view *views, uint32_t n_layers, uint32_t tag, u
     }
 }
 
-static void check_row(const unsigned char *row, size_t n_bytes, uint32_t tag, uint32_t layer,
-                      uint32_t head, uint32_t side, uint32_t position)
+static void check_row(const unsigned char *row, const unsigned char *expected, size_t n_bytes,
+                      uint32_t layer, uint32_t position, const char *side)
 {
-    for (size_t i = 0; i < n_bytes; i++) {
-        if (row[i] == pattern(tag, layer, head, side, i)) continue;
-        fail_msg("layer %u, position %u, head %u, side %u: not the bytes written there", layer,
-                 position, head, side);
-    }
+    if (memcmp(row, expected, n_bytes) == 0) return;
+    fail_msg("layer %u, position %u: not the %s written there", layer, position, side);
 }
 
+/* The bytes of what was written for tag, in the codecs that the layer has now. */
 static void check_position(const kv_view *view, uint32_t layer, uint32_t position, uint32_t tag)
 {
+    static unsigned char page[PAGE_MOST];
+    unsigned char *pages[1] = {page};
     const kv_geometry *g = view->geometry;
     if (view->pages[(position / g->page_tokens) % view->n_slots] == NULL) {
         fail_msg("layer %u, position %u: no page", layer, position);
     }
+    kv_view expected = {.geometry = g, .pages = pages, .n_slots = 1};
+    assert_true(g->page_bytes <= sizeof page);
+    write_position(&expected, layer, position, tag);
     for (uint32_t h = 0; h < g->n_heads; h++) {
-        check_row(kv_key(view, h, position), g->k_row_bytes, tag, layer, h, 0, position);
+        check_row(kv_key(view, h, position), kv_key(&expected, h, position), g->k_row_bytes, layer,
+                  position, "key");
         if (!kv_has_values(g)) continue;
-        check_row(kv_value(view, h, position), g->v_row_bytes, tag, layer, h, 1, position);
+        check_row(kv_value(view, h, position), kv_value(&expected, h, position), g->v_row_bytes,
+                  layer, position, "value");
     }
 }
 

@@ -58,8 +58,8 @@ void oracle_trim(oracle_seq *o, uint32_t m);
 /* Lowest live position of a layer; len when none lives. */
 uint32_t oracle_first(const oracle_seq *o, uint32_t layer);
 
-/* Bytes of the pages that hold the live positions. */
-uint64_t oracle_bytes(const oracle_seq *o, const kv_config *config);
+/* Bytes of the pages that hold the live positions, in base or in codecs. */
+uint64_t oracle_bytes(const oracle_seq *o, const kv_config *config, bool converted);
 
 /* Writes n tags behind len, as a run does. */
 void oracle_write(const kv_view *views, uint32_t n_layers, uint32_t len, const uint32_t *tags,
