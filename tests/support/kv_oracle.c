@@ -355,13 +355,23 @@ void oracle_check(const oracle_seq *o, const kv_view *views, const uint32_t *tag
     }
 }
 
-static uint32_t row_is_wrong(const unsigned char *row, size_t n_bytes, uint32_t tag, uint32_t layer,
-                             uint32_t head, uint32_t side)
+static uint32_t count_wrong_rows(const kv_view *view, uint32_t layer, uint32_t position,
+                                 uint32_t tag)
 {
-    for (size_t i = 0; i < n_bytes; i++) {
-        if (row[i] != pattern(tag, layer, head, side, i)) return 1;
+    static unsigned char page[PAGE_MOST];
+    unsigned char *pages[1] = {page};
+    const kv_geometry *g = view->geometry;
+    kv_view expected = {.geometry = g, .pages = pages, .n_slots = 1};
+    uint32_t n = 0;
+    assert_true(g->page_bytes <= sizeof page);
+    write_position(&expected, layer, position, tag);
+    for (uint32_t h = 0; h < g->n_heads; h++) {
+        n += memcmp(kv_key(view, h, position), kv_key(&expected, h, position), g->k_row_bytes) != 0;
+        if (!kv_has_values(g)) continue;
+        n += memcmp(kv_value(view, h, position), kv_value(&expected, h, position),
+                    g->v_row_bytes) != 0;
     }
-    return 0;
+    return n;
 }
 
 uint32_t oracle_count_wrong(const oracle_seq *o, const kv_view *views)
@@ -378,11 +388,7 @@ uint32_t oracle_count_wrong(const oracle_seq *o, const kv_view *views)
         }
         for (uint32_t p = 0; p < o->len; p++) {
             if (!*live_at(o, l, p)) continue;
-            for (uint32_t h = 0; h < g->n_heads; h++) {
-                n += row_is_wrong(kv_key(&views[l], h, p), g->k_row_bytes, o->tags[p], l, h, 0);
-                if (!kv_has_values(g)) continue;
-                n += row_is_wrong(kv_value(&views[l], h, p), g->v_row_bytes, o->tags[p], l, h, 1);
-            }
+            n += count_wrong_rows(&views[l], l, p, o->tags[p]);
         }
     }
     return n;
