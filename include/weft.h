@@ -375,8 +375,10 @@ typedef struct weft_engine_info {
     uint64_t scratch_bytes;     /* memory of the plan */
     uint64_t kv_bytes_cached;   /* pages kept for requests to come; sequences may hold some, too */
     uint64_t n_cache_lookups, n_cache_hits;
-    uint64_t n_cache_tokens;        /* prompt tokens that needed not be forwarded */
-    uint64_t n_drafted, n_accepted; /* as in weft_event, of all requests so far */
+    uint64_t n_cache_tokens;                    /* prompt tokens that needed not be forwarded */
+    uint64_t n_drafted, n_accepted;             /* as in weft_event, of all requests so far */
+    uint64_t n_states_saved, n_states_restored; /* files */
+    uint64_t n_state_misses;                    /* files that could not be used */
 } weft_engine_info;
 
 WEFT_API weft_status weft_engine_get_info(const weft_engine *engine, weft_engine_info *info,
@@ -384,6 +386,29 @@ WEFT_API weft_status weft_engine_get_info(const weft_engine *engine, weft_engine
 
 /* Forgets what is kept for requests to come. */
 WEFT_API weft_status weft_engine_drop_cache(weft_engine *engine, weft_error *err);
+
+/* Writes what the engine knows of these tokens, from their first on, to a file that another engine
+ * on the same model can begin with: the longest prefix whose state is kept. Of requests that named
+ * neither kv nor cache_salt, when they have ended or forwarded their prompt. *n_saved: its tokens;
+ * 0: nothing is known, and nothing written. The file is replaced as a whole, or stays (IO, NOMEM);
+ * docs/kv-files.md has its format. The first call for a file reads all weights once, to know the
+ * model by its content. Outside of a step, and other calls on the engine wait meanwhile;
+ * UNSUPPORTED with WEFT_ENGINE_NO_CACHE. */
+WEFT_API weft_status weft_state_save(weft_engine *engine, const int32_t *tokens, uint32_t n,
+                                     const char *path, uint32_t *n_saved, weft_error *err);
+
+typedef struct weft_restored {
+    uint32_t struct_size;
+    uint32_t n_tokens;  /* that the file has; 0 where it does not say */
+    uint32_t n_usable;  /* of them, those that a request which goes on from them need not forward */
+    bool set_aside;     /* it was damaged, and renamed to PATH.bad */
+    const char *reason; /* why it is not used; "" when it is. Static */
+} weft_restored;
+
+/* Puts what a file holds where requests find it. A file that is not there, is damaged, or belongs
+ * to another model, codec or arithmetic is no failure: restored says so. Outside of a step. */
+WEFT_API weft_status weft_state_restore(weft_engine *engine, const char *path,
+                                        weft_restored *restored, weft_error *err);
 
 /* The machine's plain read with the engine's threads: the fastest of several loops over n_bytes
  * (at least 1 GiB for a figure to publish), in bytes a second. Allocates n_bytes meanwhile. */

@@ -175,6 +175,37 @@ weft_status weft_engine_drop_cache(weft_engine *engine, weft_error *err)
     return status;
 }
 
+static weft_status need_path(const weft_engine *e, const char *path, weft_error *err)
+{
+    weft_status status = need(e, err);
+    if (status != WEFT_OK) return status;
+    if (path == NULL || path[0] == '\0') return err_set(err, WEFT_ARGUMENT, "path is empty");
+    return WEFT_OK;
+}
+
+weft_status weft_state_save(weft_engine *engine, const int32_t *tokens, uint32_t n,
+                            const char *path, uint32_t *n_saved, weft_error *err)
+{
+    uint32_t saved = 0;
+    weft_status status = need_path(engine, path, err);
+    if (status == WEFT_OK && tokens == NULL && n > 0)
+        status = err_set(err, WEFT_ARGUMENT, "tokens is NULL");
+    if (status == WEFT_OK) status = engine_state_save(engine, tokens, n, path, &saved, err);
+    if (n_saved != NULL) *n_saved = saved;
+    return status;
+}
+
+weft_status weft_state_restore(weft_engine *engine, const char *path, weft_restored *restored,
+                               weft_error *err)
+{
+    weft_restored ours = {.struct_size = sizeof ours, .reason = ""};
+    err_clear(err);
+    weft_status status = API_GIVE(ours, restored, reason, "weft_restored", err);
+    if (status == WEFT_OK) status = need_path(engine, path, err);
+    if (status == WEFT_OK) status = engine_state_restore(engine, path, &ours, err);
+    return status == WEFT_OK ? API_GIVE(ours, restored, reason, "weft_restored", err) : status;
+}
+
 weft_status weft_engine_measure_read(weft_engine *engine, uint64_t n_bytes,
                                      double *bytes_per_second, weft_error *err)
 {

@@ -59,8 +59,9 @@ typedef struct kv_geometry {
     uint32_t page_tokens; /* a power of two dividing KV_SPLIT */
     size_t k_tail;        /* where in a key's row columns k_coded .. k_dim - 1 begin */
     size_t k_row_bytes, v_row_bytes, v_offset, page_bytes;
-    size_t buffers_at[KV_BUFFERS]; /* of a recurrent layer: where in its page each begins */
-    size_t record_bytes;           /* likewise: of a position */
+    size_t buffers_at[KV_BUFFERS];   /* of a recurrent layer: where in its page each begins, */
+    size_t buffer_bytes[KV_BUFFERS]; /* and its size; 0: it has no such buffer */
+    size_t record_bytes;             /* likewise: of a position */
 } kv_geometry;
 
 typedef struct kv_view {

@@ -17,4 +17,18 @@ hash128 hash_xx128(const void *data, size_t n_bytes, uint64_t seed);
 weft_status hash_sha256(const void *data, size_t n_bytes, unsigned char digest[32],
                         weft_error *err);
 
+/* SHA-256 of what comes in pieces. */
+typedef struct hash_stream {
+    void *context;
+    bool failed;
+} hash_stream;
+
+/* Whoever opened it closes it. */
+weft_status hash_stream_open(hash_stream *s, weft_error *err);
+void hash_stream_add(hash_stream *s, const void *data, size_t n_bytes);
+
+/* The length goes before the data, so that no two lists of fields have the same bytes. */
+void hash_stream_add_field(hash_stream *s, const void *data, uint64_t n_bytes);
+weft_status hash_stream_close(hash_stream *s, unsigned char digest[32], weft_error *err);
+
 #endif

@@ -14,8 +14,6 @@
 #include "base/clock.h"
 #include "base/str.h"
 
-enum { PATH_LIMIT = 4096 };
-
 /* strerror is not safe in threads; strerror_r of POSIX is. */
 static weft_status fail(weft_error *err, const char *verb, const char *path, int code)
 {
@@ -54,6 +52,24 @@ static weft_status system_size(const io *files, const char *path, uint64_t *size
     return status;
 }
 
+static weft_status read_all(int fd, const char *path, uint64_t offset, void *buffer, size_t n_bytes,
+                            weft_error *err)
+{
+    size_t done = 0;
+    while (done < n_bytes) {
+        ssize_t n = pread(fd, (char *)buffer + done, n_bytes - done, (off_t)(offset + done));
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return fail(err, "read", path, errno);
+        if (n == 0) {
+            return err_set(err, WEFT_IO, "cannot read '%s': it ends at byte %llu, expected %llu",
+                           path, (unsigned long long)(offset + done),
+                           (unsigned long long)(offset + n_bytes));
+        }
+        done += (size_t)n;
+    }
+    return WEFT_OK;
+}
+
 static weft_status system_read(const io *files, const char *path, uint64_t offset, void *buffer,
                                size_t n_bytes, weft_error *err)
 {
@@ -62,22 +78,7 @@ static weft_status system_read(const io *files, const char *path, uint64_t offse
     uint64_t size = 0;
     weft_status status = open_file(path, &fd, &size, err);
     if (status != WEFT_OK) return status;
-    size_t done = 0;
-    while (done < n_bytes) {
-        ssize_t n = pread(fd, (char *)buffer + done, n_bytes - done, (off_t)(offset + done));
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0) {
-            status = fail(err, "read", path, errno);
-            break;
-        }
-        if (n == 0) {
-            status = err_set(err, WEFT_IO, "cannot read '%s': it ends at byte %llu, expected %llu",
-                             path, (unsigned long long)(offset + done),
-                             (unsigned long long)(offset + n_bytes));
-            break;
-        }
-        done += (size_t)n;
-    }
+    status = read_all(fd, path, offset, buffer, n_bytes, err);
     close(fd);
     return status;
 }
@@ -191,34 +192,110 @@ static bool system_is_folder(const io *files, const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-static weft_status write_all(int fd, const char *path, const void *data, size_t n_bytes,
-                             weft_error *err)
+static bool system_exists(const io *files, const char *path)
 {
+    (void)files;
+    struct stat st;
+    return lstat(path, &st) == 0;
+}
+
+/* ---- in pieces ---- */
+
+static weft_status system_open(const io *files, const char *path, io_file *f, uint64_t *size,
+                               weft_error *err)
+{
+    (void)files;
+    *f = (io_file){.fd = -1, .path = path};
+    *size = 0;
+    return open_file(path, &f->fd, size, err);
+}
+
+static weft_status system_read_at(const io *files, const io_file *f, uint64_t offset, void *buffer,
+                                  size_t n_bytes, weft_error *err)
+{
+    (void)files;
+    return read_all(f->fd, f->path, offset, buffer, n_bytes, err);
+}
+
+static weft_status system_write_at(const io *files, const io_file *f, uint64_t offset,
+                                   const void *data, size_t n_bytes, weft_error *err)
+{
+    (void)files;
     size_t done = 0;
     while (done < n_bytes) {
-        ssize_t n = write(fd, (const char *)data + done, n_bytes - done);
+        const char *rest = (const char *)data + done;
+        ssize_t n = pwrite(f->fd, rest, n_bytes - done, (off_t)(offset + done));
         if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return fail(err, "write", path, errno);
+        if (n < 0) return fail(err, "write", f->path, errno);
         done += (size_t)n;
     }
-    if (fsync(fd) != 0) return fail(err, "sync", path, errno);
     return WEFT_OK;
+}
+
+static weft_status system_sync(const io *files, const io_file *f, weft_error *err)
+{
+    (void)files;
+    return fsync(f->fd) == 0 ? WEFT_OK : fail(err, "sync", f->path, errno);
+}
+
+static weft_status system_close(const io *files, io_file *f, weft_error *err)
+{
+    (void)files;
+    int fd = f->fd;
+    f->fd = -1;
+    return close(fd) == 0 ? WEFT_OK : fail(err, "close", f->path, errno);
+}
+
+static weft_status system_rename(const io *files, const char *from, const char *to, weft_error *err)
+{
+    (void)files;
+    return rename(from, to) == 0 ? WEFT_OK : fail(err, "rename", from, errno);
+}
+
+static weft_status system_sync_folder(const io *files, const char *path, weft_error *err)
+{
+    (void)files;
+    char folder[IO_PATH_BYTES];
+    const char *slash = strrchr(path, '/');
+    /* The root keeps its slash. */
+    size_t n = slash == NULL ? 0 : slash == path ? 1 : (size_t)(slash - path);
+    if (n >= sizeof folder) {
+        return err_set(err, WEFT_ARGUMENT, "path of %zu bytes is longer than %d", strlen(path),
+                       IO_PATH_BYTES);
+    }
+    memcpy(folder, path, n);
+    folder[n] = '\0';
+    int fd = open(n == 0 ? "." : folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return fail(err, "open", folder, errno);
+    weft_status status = WEFT_OK;
+    /* Some file systems have no such thing as a folder that is synced. */
+    if (fsync(fd) != 0 && errno != EINVAL) status = fail(err, "sync", folder, errno);
+    close(fd);
+    return status;
+}
+
+static void system_remove(const io *files, const char *path)
+{
+    (void)files;
+    unlink(path);
 }
 
 /* A new file beside path. Not mkstemp: the file keeps this one's mode, which should follow the
  * umask. */
-static weft_status create_temporary(const char *path, char temporary[PATH_LIMIT], int *fd,
-                                    weft_error *err)
+static weft_status system_create(const io *files, const char *path, char *temporary, io_file *f,
+                                 weft_error *err)
 {
+    (void)files;
+    *f = (io_file){.fd = -1, .path = temporary};
     for (unsigned attempt = 0;; attempt++) {
-        int n = snprintf(temporary, PATH_LIMIT, "%s.%lx-%llx.tmp", path, (unsigned long)getpid(),
+        int n = snprintf(temporary, IO_PATH_BYTES, "%s.%lx-%llx.tmp", path, (unsigned long)getpid(),
                          (unsigned long long)clock_now_ns());
-        if (n < 0 || n >= PATH_LIMIT) {
+        if (n < 0 || n >= IO_PATH_BYTES) {
             return err_set(err, WEFT_ARGUMENT, "path of %zu bytes is longer than %d", strlen(path),
-                           PATH_LIMIT);
+                           IO_PATH_BYTES);
         }
-        *fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (*fd >= 0) return WEFT_OK;
+        f->fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (f->fd >= 0) return WEFT_OK;
         if (errno != EEXIST || attempt == 100) return fail(err, "create", temporary, errno);
     }
 }
@@ -226,13 +303,14 @@ static weft_status create_temporary(const char *path, char temporary[PATH_LIMIT]
 static weft_status system_write(const io *files, const char *path, const void *data, size_t n_bytes,
                                 weft_error *err)
 {
-    (void)files;
-    char temporary[PATH_LIMIT];
-    int fd = -1;
-    weft_status status = create_temporary(path, temporary, &fd, err);
+    char temporary[IO_PATH_BYTES];
+    io_file f;
+    weft_status status = system_create(files, path, temporary, &f, err);
     if (status != WEFT_OK) return status;
-    status = write_all(fd, temporary, data, n_bytes, err);
-    if (close(fd) != 0 && status == WEFT_OK) status = fail(err, "close", temporary, errno);
+    status = system_write_at(files, &f, 0, data, n_bytes, err);
+    if (status == WEFT_OK) status = system_sync(files, &f, err);
+    weft_status closed = system_close(files, &f, status == WEFT_OK ? err : NULL);
+    if (status == WEFT_OK) status = closed;
     if (status == WEFT_OK && rename(temporary, path) != 0)
         status = fail(err, "rename", path, errno);
     if (status != WEFT_OK) unlink(temporary);
@@ -247,6 +325,16 @@ static const io SYSTEM = {
     .list = system_list,
     .is_folder = system_is_folder,
     .write = system_write,
+    .exists = system_exists,
+    .open = system_open,
+    .create = system_create,
+    .read_at = system_read_at,
+    .write_at = system_write_at,
+    .sync = system_sync,
+    .close = system_close,
+    .rename = system_rename,
+    .sync_folder = system_sync_folder,
+    .remove = system_remove,
 };
 
 const io *io_system(void)

@@ -1,5 +1,5 @@
-/* io.h - files behind one table of functions, so that tests can make any read, map or write fail.
- */
+/* io.h - files behind one table of functions, so that tests can make any read, map, write, sync or
+ * rename fail. */
 #ifndef BASE_IO_H
 #define BASE_IO_H
 
@@ -12,6 +12,14 @@ typedef struct io_map {
     size_t size;
     void *handle;
 } io_map;
+
+/* An open file. */
+typedef struct io_file {
+    int fd;           /* -1: none */
+    const char *path; /* for messages; borrowed */
+} io_file;
+
+enum { IO_PATH_BYTES = 4096 };
 
 typedef struct io io;
 struct io {
@@ -32,6 +40,28 @@ struct io {
      * leaves the old file as it was. */
     weft_status (*write)(const io *files, const char *path, const void *data, size_t n_bytes,
                          weft_error *err);
+    /* Whether there is anything of that name. */
+    bool (*exists)(const io *files, const char *path);
+
+    /* Files that are read or written in pieces. What is open stays the same file, whatever is
+     * renamed to its path meanwhile. */
+    weft_status (*open)(const io *files, const char *path, io_file *f, uint64_t *size,
+                        weft_error *err);
+    /* A new file beside path, under a name of its own, which goes to temporary [IO_PATH_BYTES] and
+     * is borrowed until f is closed. */
+    weft_status (*create)(const io *files, const char *path, char *temporary, io_file *f,
+                          weft_error *err);
+    weft_status (*read_at)(const io *files, const io_file *f, uint64_t offset, void *buffer,
+                           size_t n_bytes, weft_error *err);
+    weft_status (*write_at)(const io *files, const io_file *f, uint64_t offset, const void *data,
+                            size_t n_bytes, weft_error *err);
+    weft_status (*sync)(const io *files, const io_file *f, weft_error *err);
+    /* f is closed in any case. */
+    weft_status (*close)(const io *files, io_file *f, weft_error *err);
+    weft_status (*rename)(const io *files, const char *from, const char *to, weft_error *err);
+    /* The folder that path lies in, so that a rename there outlives the machine's end. */
+    weft_status (*sync_folder)(const io *files, const char *path, weft_error *err);
+    void (*remove)(const io *files, const char *path);
 };
 
 /* The operating system's files. */

@@ -96,6 +96,19 @@ static weft_status run(stream *st, weft_error *err)
     }
 }
 
+/* What the engine has seen of the conversation, to save its state by; without memory for it, there
+ * is none. */
+static void note_said(session *s, const id_list *prompt, const id_list *answer)
+{
+    const id_list *const parts[] = {prompt, answer};
+    s->said.n = 0;
+    for (size_t i = 0; i < 2; i++) {
+        for (size_t k = 0; k < parts[i]->n; k++) {
+            if (id_list_add(&s->said, parts[i]->ids[k], NULL) != WEFT_OK) return;
+        }
+    }
+}
+
 weft_status generate(session *s, const generate_request *request, generate_answer *answer,
                      weft_error *err)
 {
@@ -115,6 +128,7 @@ weft_status generate(session *s, const generate_request *request, generate_answe
     if (status == WEFT_OK) status = run(&st, err);
     progress_clear(&st.progress);
     if (st.handle != 0) weft_release(s->engine, st.handle, NULL);
+    if (st.handle != 0) note_said(s, request->prompt, &answer->ids);
     weft_detokenizer_destroy(st.detokenizer);
     return status;
 }

@@ -124,6 +124,7 @@ void session_close(session *s)
 {
     weft_engine_close(s->engine);
     weft_model_close(s->model);
+    id_list_deinit(&s->said);
     *s = (session){0};
 }
 

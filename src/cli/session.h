@@ -29,11 +29,18 @@ enum {
 /* The options of one of the tables; offsets count from a session_values. */
 option_set session_options(uint32_t set);
 
+/* A growing array of token ids. */
+typedef struct id_list {
+    int32_t *ids; /* [capacity] */
+    size_t n, capacity;
+} id_list;
+
 typedef struct session {
     weft_model *model;
     weft_model_info info;
     weft_engine *engine;
     double load_ms; /* both */
+    id_list said;   /* ids of the last prompt and its answer */
 } session;
 
 /* What a command asks of the engine beyond the options; 0 leaves it to the library. */
@@ -58,12 +65,6 @@ weft_status session_open_model(session *s, const session_values *values, const c
 weft_status session_open_engine(session *s, const session_values *values, const session_plan *plan,
                                 weft_error *err);
 void session_close(session *s);
-
-/* A growing array of token ids. */
-typedef struct id_list {
-    int32_t *ids; /* [capacity] */
-    size_t n, capacity;
-} id_list;
 
 void id_list_deinit(id_list *list);
 weft_status id_list_add(id_list *list, int32_t id, weft_error *err);

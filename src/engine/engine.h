@@ -43,6 +43,10 @@ weft_status engine_cancel(weft_engine *e, weft_handle handle, weft_error *err);
 weft_status engine_release(weft_engine *e, weft_handle handle, weft_error *err);
 
 void engine_drop_cache(weft_engine *e);
+weft_status engine_state_save(weft_engine *e, const int32_t *tokens, uint32_t n, const char *path,
+                              uint32_t *n_saved, weft_error *err);
+weft_status engine_state_restore(weft_engine *e, const char *path, weft_restored *out,
+                                 weft_error *err);
 void engine_info(const weft_engine *e, weft_engine_info *info);
 weft_status engine_measure_read(weft_engine *e, uint64_t n_bytes, double *bytes_per_second,
                                 weft_error *err);

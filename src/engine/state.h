@@ -5,7 +5,7 @@
 #include "base/thread.h"
 #include "engine/drafters/drafter.h"
 #include "engine/engine.h"
-#include "kv/prefix.h"
+#include "kv/persist.h"
 #include "sample/chain.h"
 
 typedef enum request_phase { REQUEST_WAITING, REQUEST_ACTIVE, REQUEST_DONE } request_phase;
@@ -91,6 +91,8 @@ struct weft_engine {
     engine_store *stores; /* the first is that of requests which name none */
     kv_pool *pool;
     kv_prefix *prefix; /* NULL: no cache */
+    kv_files files;    /* guarded by the lock, as the next; nothing before has_origin */
+    bool has_origin;
     kv_txn txn;
     batch batch;
     sample_scratch scratch;

@@ -84,6 +84,7 @@ static weft_status recurrent_geometry(kv_geometry *g, const kv_layer *l, uint32_
             return err_set(err, WEFT_LIMIT, "layer %u: a state of %u and %u numbers is too large",
                            layer_i, l->buffers[0], l->buffers[1]);
         }
+        g->buffer_bytes[i] = (size_t)bytes;
         g->page_bytes += size_align((size_t)bytes, 64);
     }
     ASSERT(g->page_bytes > 0 && l->record > 0);

@@ -407,7 +407,7 @@ static bool add_boundary(insertion *in, kv_node *node)
     return ok;
 }
 
-static bool needs_boundary(const kv_config *c)
+bool kv_needs_boundary(const kv_config *c)
 {
     for (uint32_t i = 0; i < c->n_layers; i++) {
         if (!kv_keeps_all(c, i)) return true;
@@ -428,7 +428,7 @@ static bool insert(insertion *in)
         ok = child != NULL;
         if (ok) node = child;
     }
-    if (ok && node->parent != NULL && needs_boundary(c)) ok = add_boundary(in, node);
+    if (ok && node->parent != NULL && kv_needs_boundary(c)) ok = add_boundary(in, node);
     kv_node_touch(in->prefix, node);
     if (!ok) in->prefix->stats.n_skipped++;
     return ok;
@@ -441,11 +441,16 @@ bool kv_prefix_insert(kv_prefix *prefix, kv_space *space, const kv_seq *seq,
     return insert(&in);
 }
 
-bool kv_prefix_retire(kv_prefix *prefix, kv_space *space, kv_seq *seq, const kv_history *history)
+bool kv_prefix_hand_over(kv_prefix *prefix, kv_space *space, kv_seq *seq, const kv_history *history)
 {
     insertion in = {
         .prefix = prefix, .space = space, .seq = seq, .ending = seq, .history = history};
-    bool ok = insert(&in);
+    return insert(&in);
+}
+
+bool kv_prefix_retire(kv_prefix *prefix, kv_space *space, kv_seq *seq, const kv_history *history)
+{
+    bool ok = kv_prefix_hand_over(prefix, space, seq, history);
     kv_seq_destroy(prefix->allocator, seq);
     return ok;
 }

@@ -75,8 +75,7 @@ static void try_node(search *s, kv_node *node)
 
 /* ---- the tree -------------------------------------------------------------------------------- */
 
-/* The child that is equal as a whole. */
-static kv_node *whole_child(const kv_node *parent, const kv_history *h)
+kv_node *kv_node_whole_child(const kv_node *parent, const kv_history *h)
 {
     uint32_t p = parent->space->config->bounds.page_tokens;
     for (kv_node *child = parent->child; child != NULL; child = child->next) {
@@ -88,7 +87,7 @@ static kv_node *whole_child(const kv_node *parent, const kv_history *h)
 static void match_tree(kv_node *root, const kv_history *h, kv_found *found)
 {
     kv_node *parent = root;
-    for (kv_node *next; (next = whole_child(parent, h)) != NULL;) parent = next;
+    for (kv_node *next; (next = kv_node_whole_child(parent, h)) != NULL;) parent = next;
     search s = {.best = found};
     for (; parent != NULL; parent = parent->parent) {
         for (kv_node *child = parent->child; child != NULL; child = child->next) {

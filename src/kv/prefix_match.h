@@ -11,6 +11,9 @@ typedef struct kv_found {
     const kv_boundary *boundary; /* NULL: nothing is needed that only a boundary has */
 } kv_found;
 
+/* The child that is equal as a whole. NULL: there is none. */
+kv_node *kv_node_whole_child(const kv_node *parent, const kv_history *history);
+
 void kv_prefix_find(const kv_space *space, const kv_history *history, kv_found *found);
 
 #endif

@@ -102,6 +102,13 @@ kv_boundary *kv_boundary_find(const kv_node *node, uint32_t at);
 void kv_boundary_free(kv_prefix *p, kv_boundary *b);
 void kv_boundary_touch(kv_prefix *p, kv_boundary *b);
 
+/* Whether a config has layers of which a sequence can begin at boundaries only. */
+bool kv_needs_boundary(const kv_config *c);
+
+/* kv_prefix_retire without the end: what seq was promised pays for what is kept. */
+bool kv_prefix_hand_over(kv_prefix *prefix, kv_space *space, kv_seq *seq,
+                         const kv_history *history);
+
 /* Lets the least useful thing go: an unused boundary on the way to others, then ends. False when
  * nothing can go. */
 bool kv_prefix_evict(kv_prefix *p);

@@ -59,12 +59,36 @@ static void test_sha256(void **state)
     free(many);
 }
 
+/* In pieces as in one; a field is its length, then its bytes. */
+static void test_stream(void **state)
+{
+    (void)state;
+    hash_stream s;
+    unsigned char digest[32];
+    unsigned char whole[32];
+    weft_error err = {0};
+    assert_ok(hash_stream_open(&s, &err), &err);
+    hash_stream_add(&s, "a", 1);
+    hash_stream_add(&s, NULL, 0);
+    hash_stream_add(&s, "bc", 2);
+    assert_ok(hash_stream_close(&s, digest, &err), &err);
+    assert_ok(hash_sha256("abc", 3, whole, &err), &err);
+    assert_memory_equal(digest, whole, 32);
+    assert_ok(hash_stream_open(&s, &err), &err);
+    hash_stream_add_field(&s, "ab", 2);
+    hash_stream_add_field(&s, NULL, 0);
+    assert_ok(hash_stream_close(&s, digest, &err), &err);
+    assert_ok(hash_sha256("\2\0\0\0\0\0\0\0ab\0\0\0\0\0\0\0", 18, whole, &err), &err);
+    assert_memory_equal(digest, whole, 32);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_xx64),
         cmocka_unit_test(test_xx128),
         cmocka_unit_test(test_sha256),
+        cmocka_unit_test(test_stream),
     };
     return TEST_RUN("base/hash", tests);
 }

@@ -185,6 +185,60 @@ static void test_write(void **state)
     check_list(folder.path, LEFT, 2);
 }
 
+/* A file in pieces: nobody sees it before it is renamed, and what is open stays what it was. */
+static void test_pieces(void **state)
+{
+    (void)state;
+    const io *files = io_system();
+    char path[300];
+    char temporary[IO_PATH_BYTES];
+    snprintf(path, sizeof path, "%s/file", folder.path);
+    weft_error err = {0};
+    io_file old;
+    io_file f;
+    uint64_t size = 7;
+    char data[8] = "";
+    assert_false(files->exists(files, path));
+    assert_status(WEFT_IO, files->open(files, path, &old, &size, &err), &err);
+    assert_int_equal(size, 0);
+    err_clear(&err);
+    assert_ok(files->write(files, path, "old one", 7, &err), &err);
+    assert_true(files->exists(files, path));
+    assert_ok(files->open(files, path, &old, &size, &err), &err);
+    assert_int_equal(size, 7);
+    assert_ok(files->create(files, path, temporary, &f, &err), &err);
+    assert_ok(files->write_at(files, &f, 4, "text", 4, &err), &err);
+    assert_ok(files->write_at(files, &f, 0, "more", 4, &err), &err);
+    assert_ok(files->sync(files, &f, &err), &err);
+    assert_ok(files->close(files, &f, &err), &err);
+    assert_ok(files->read_at(files, &old, 0, data, 7, &err), &err);
+    assert_ok(files->rename(files, temporary, path, &err), &err);
+    assert_ok(files->sync_folder(files, path, &err), &err);
+    assert_ok(files->read_at(files, &old, 4, data, 3, &err), &err);
+    assert_memory_equal(data, "one one", 7);
+    assert_status(WEFT_IO, files->read_at(files, &old, 4, data, 4, &err), &err);
+    assert_message(&err, "ends at byte 7");
+    err_clear(&err);
+    assert_ok(files->close(files, &old, &err), &err);
+    assert_ok(files->open(files, path, &f, &size, &err), &err);
+    assert_int_equal(size, 8);
+    assert_ok(files->read_at(files, &f, 0, data, 8, &err), &err);
+    assert_memory_equal(data, "moretext", 8);
+    assert_ok(files->close(files, &f, &err), &err);
+    files->remove(files, path);
+    assert_false(files->exists(files, path));
+    assert_status(WEFT_IO, files->rename(files, path, temporary, &err), &err);
+    err_clear(&err);
+    snprintf(path, sizeof path, "%s/no/file", folder.path);
+    assert_status(WEFT_IO, files->create(files, path, temporary, &f, &err), &err);
+    err_clear(&err);
+    assert_status(WEFT_IO, files->sync_folder(files, path, &err), &err);
+    err_clear(&err);
+    assert_ok(files->sync_folder(files, "file", &err), &err);
+    assert_ok(files->sync_folder(files, "/file", &err), &err);
+    check_list(folder.path, NULL, 0);
+}
+
 static void test_read_file(void **state)
 {
     (void)state;
@@ -250,6 +304,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_list, setup, teardown),
         cmocka_unit_test_setup_teardown(test_list_limit, setup, teardown),
         cmocka_unit_test_setup_teardown(test_write, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_pieces, setup, teardown),
         cmocka_unit_test_setup_teardown(test_read_file, setup, teardown),
         cmocka_unit_test_setup_teardown(test_sweeps, setup, teardown),
     };

@@ -545,6 +545,32 @@ class Run(Case):
         told = json.loads(self.answer(*words, "--system", "Speak of owls."))
         self.assertGreater(told["prompt_tokens"], plain["prompt_tokens"])
 
+    def test_state(self):
+        """A conversation that goes on in another process has the answers of one that did not end."""
+        question = ["-p", "Tell me a story about a fox.", "--temp", "0", "-n", "12"]
+        for name in ("target-mlx8", "window-mlx4", "hybrid-mlx4"):
+            state = self.folder / name
+            without = self.fine("run", model(name), *question)
+            first = run("run", model(name), *question, "--state", state)
+            self.assertEqual(first.stdout, without)
+            self.assertIn(f"weft: '{state}' is not used: there is no such file\n", first.stderr)
+            (n,) = re.findall(rf"weft: '{state}': (\d+) tokens are saved\n", first.stderr)
+            second = run("run", model(name), *question, "--state", state)
+            self.assertEqual(second.stdout, without)
+            self.assertIn(f"weft: '{state}': {n} of {n} tokens can be used\n", second.stderr)
+            self.assertEqual(os.listdir(self.folder), [name])
+            state.write_bytes(state.read_bytes()[:-1])
+            third = run("run", model(name), *question, "--state", state)
+            self.assertEqual(third.stdout, without)
+            self.assertIn(f"is not as long as it says; it is '{state}.bad' now\n", third.stderr)
+            self.assertEqual(sorted(os.listdir(self.folder)), [name, name + ".bad"])
+            os.remove(state)
+            os.remove(f"{state}.bad")
+        nowhere = self.folder / "no" / "state"
+        failed = run("run", model("draft"), *question, "--state", nowhere)
+        self.assertEqual(failed.returncode, 1)
+        self.assertRegex(failed.stderr, r"weft: cannot create '[^']+': No such file or directory\n\Z")
+
 
 class Terminal:
     """The program on a terminal of its own."""

@@ -106,6 +106,32 @@ static inline weft_status memory_write(const io *self, const char *path, const v
     return err_set(err, WEFT_IO, "cannot write '%s'", path);
 }
 
+static inline bool memory_exists(const io *self, const char *path)
+{
+    return memory_find(self, path) != NULL;
+}
+
+static inline weft_status memory_open(const io *self, const char *path, io_file *f, uint64_t *size,
+                                      weft_error *err)
+{
+    *f = (io_file){.fd = -1, .path = path};
+    return memory_size(self, path, size, err);
+}
+
+static inline weft_status memory_read_at(const io *self, const io_file *f, uint64_t offset,
+                                         void *buffer, size_t n_bytes, weft_error *err)
+{
+    return memory_read(self, f->path, offset, buffer, n_bytes, err);
+}
+
+static inline weft_status memory_close(const io *self, io_file *f, weft_error *err)
+{
+    (void)self;
+    (void)err;
+    f->path = NULL;
+    return WEFT_OK;
+}
+
 /* m must not move afterwards. */
 static inline void memory_files_init(memory_files *m)
 {
@@ -118,6 +144,10 @@ static inline void memory_files_init(memory_files *m)
     m->io.list = memory_list;
     m->io.is_folder = memory_is_folder;
     m->io.write = memory_write;
+    m->io.exists = memory_exists;
+    m->io.open = memory_open;
+    m->io.read_at = memory_read_at;
+    m->io.close = memory_close;
 }
 
 static inline void memory_files_add(memory_files *m, const char *name, const void *data,

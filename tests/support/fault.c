@@ -208,11 +208,113 @@ static weft_status fault_write(const io *files, const char *path, const void *da
     return fault->inner->write(fault->inner, path, data, n_bytes, err);
 }
 
+static bool fault_exists(const io *files, const char *path)
+{
+    fault_io *fault = files->user;
+    return fault->inner->exists(fault->inner, path);
+}
+
+static weft_status fault_open(const io *files, const char *path, io_file *f, uint64_t *size,
+                              weft_error *err)
+{
+    fault_io *fault = files->user;
+    *f = (io_file){.fd = -1};
+    *size = 0;
+    weft_status status = count_operation(fault, "open", path, err);
+    if (status == WEFT_OK) status = fault->inner->open(fault->inner, path, f, size, err);
+    if (status == WEFT_OK) fault->live_files++;
+    return status;
+}
+
+static weft_status fault_create(const io *files, const char *path, char *temporary, io_file *f,
+                                weft_error *err)
+{
+    fault_io *fault = files->user;
+    *f = (io_file){.fd = -1};
+    weft_status status = count_operation(fault, "create", path, err);
+    if (status == WEFT_OK) status = fault->inner->create(fault->inner, path, temporary, f, err);
+    if (status == WEFT_OK) fault->live_files++;
+    return status;
+}
+
+static weft_status fault_read_at(const io *files, const io_file *f, uint64_t offset, void *buffer,
+                                 size_t n_bytes, weft_error *err)
+{
+    fault_io *fault = files->user;
+    weft_status status = count_operation(fault, "read", f->path, err);
+    if (status != WEFT_OK) return status;
+    return fault->inner->read_at(fault->inner, f, offset, buffer, n_bytes, err);
+}
+
+/* As of a disk that is full: a part of it is written. */
+static weft_status fault_write_at(const io *files, const io_file *f, uint64_t offset,
+                                  const void *data, size_t n_bytes, weft_error *err)
+{
+    fault_io *fault = files->user;
+    weft_status status = count_operation(fault, "write", f->path, err);
+    size_t n = status == WEFT_OK ? n_bytes : n_bytes / 2;
+    weft_status written = fault->inner->write_at(fault->inner, f, offset, data, n, err);
+    return status == WEFT_OK ? written : status;
+}
+
+static weft_status fault_sync(const io *files, const io_file *f, weft_error *err)
+{
+    fault_io *fault = files->user;
+    weft_status status = count_operation(fault, "sync", f->path, err);
+    return status != WEFT_OK ? status : fault->inner->sync(fault->inner, f, err);
+}
+
+static weft_status fault_close(const io *files, io_file *f, weft_error *err)
+{
+    fault_io *fault = files->user;
+    if (fault->live_files == 0) violation("closed more than was opened");
+    fault->live_files--;
+    weft_status status = count_operation(fault, "close", f->path, err);
+    weft_status closed = fault->inner->close(fault->inner, f, err);
+    return status == WEFT_OK ? closed : status;
+}
+
+static weft_status fault_rename(const io *files, const char *from, const char *to, weft_error *err)
+{
+    fault_io *fault = files->user;
+    weft_status status = count_operation(fault, "rename", from, err);
+    return status != WEFT_OK ? status : fault->inner->rename(fault->inner, from, to, err);
+}
+
+static weft_status fault_sync_folder(const io *files, const char *path, weft_error *err)
+{
+    fault_io *fault = files->user;
+    weft_status status = count_operation(fault, "sync the folder of", path, err);
+    return status != WEFT_OK ? status : fault->inner->sync_folder(fault->inner, path, err);
+}
+
+static void fault_remove(const io *files, const char *path)
+{
+    fault_io *fault = files->user;
+    fault->inner->remove(fault->inner, path);
+}
+
 void fault_io_init(fault_io *fault, size_t fail_at)
 {
     *fault = (fault_io){
-        .io = {fault, fault_size, fault_read, fault_map, fault_unmap, fault_list, fault_is_folder,
-               fault_write},
+        .io = {.user = fault,
+               .size = fault_size,
+               .read = fault_read,
+               .map = fault_map,
+               .unmap = fault_unmap,
+               .list = fault_list,
+               .is_folder = fault_is_folder,
+               .write = fault_write,
+               .exists = fault_exists,
+               .open = fault_open,
+               .create = fault_create,
+               .read_at = fault_read_at,
+               .write_at = fault_write_at,
+               .sync = fault_sync,
+               .close = fault_close,
+               .rename = fault_rename,
+               .sync_folder = fault_sync_folder,
+               .remove = fault_remove},
         .inner = io_system(),
         .fail_at = fail_at,
     };
@@ -220,9 +322,9 @@ void fault_io_init(fault_io *fault, size_t fail_at)
 
 void fault_io_check(const fault_io *fault)
 {
-    if (fault->live_maps == 0) return;
-    print_error("%zu maps are still live\n", fault->live_maps);
-    violation("maps are still live");
+    if (fault->live_maps == 0 && fault->live_files == 0) return;
+    print_error("%zu maps and %zu files are still live\n", fault->live_maps, fault->live_files);
+    violation("maps or files are still live");
 }
 
 /* ---- sweeps ---- */

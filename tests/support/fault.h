@@ -46,20 +46,20 @@ void fault_allocator_init(fault_allocator *fault, size_t fail_at);
 /* Fails the test when blocks or bytes are still live. */
 void fault_allocator_check(const fault_allocator *fault);
 
-/* io_system() whose fail_at-th size, read, map, list or write fails with IO; is_folder and unmap
- * never do. One thread. */
+/* io_system() whose fail_at-th operation fails with IO; is_folder, exists, unmap and remove never
+ * do. A close that fails has closed. One thread. */
 typedef struct fault_io {
     io io; /* hand out &fault.io */
     const io *inner;
     size_t fail_at;
     size_t n_operations;
-    size_t live_maps;
+    size_t live_maps, live_files;
     bool hit;
 } fault_io;
 
 void fault_io_init(fault_io *fault, size_t fail_at);
 
-/* Fails the test when a map is still live. */
+/* Fails the test when a map or a file is still live. */
 void fault_io_check(const fault_io *fault);
 
 typedef weft_status (*fault_scenario)(const env *world, void *user, weft_error *err);

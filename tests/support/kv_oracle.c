@@ -354,3 +354,42 @@ void oracle_check(const oracle_seq *o, const kv_view *views, const uint32_t *tag
         for (uint32_t i = 0; i < n; i++) check_position(&views[l], l, o->len + i, tags[i]);
     }
 }
+
+static uint32_t count_wrong_rows(const kv_view *view, uint32_t layer, uint32_t position,
+                                 uint32_t tag)
+{
+    static unsigned char page[PAGE_MOST];
+    unsigned char *pages[1] = {page};
+    const kv_geometry *g = view->geometry;
+    kv_view expected = {.geometry = g, .pages = pages, .n_slots = 1};
+    uint32_t n = 0;
+    assert_true(g->page_bytes <= sizeof page);
+    write_position(&expected, layer, position, tag);
+    for (uint32_t h = 0; h < g->n_heads; h++) {
+        n += memcmp(kv_key(view, h, position), kv_key(&expected, h, position), g->k_row_bytes) != 0;
+        if (!kv_has_values(g)) continue;
+        n += memcmp(kv_value(view, h, position), kv_value(&expected, h, position),
+                    g->v_row_bytes) != 0;
+    }
+    return n;
+}
+
+uint32_t oracle_count_wrong(const oracle_seq *o, const kv_view *views)
+{
+    uint32_t n = 0;
+    for (uint32_t l = 0; l < o->n_layers; l++) {
+        const kv_geometry *g = views[l].geometry;
+        if (is_toy(o, l)) {
+            toy expected = {{0}, {0}};
+            for (uint32_t i = 0; i < o->len; i++) toy_feed(&expected, l, o->tags[i]);
+            toy t = toy_read(g, views[l].committed);
+            n += memcmp(&t, &expected, sizeof t) != 0;
+            continue;
+        }
+        for (uint32_t p = 0; p < o->len; p++) {
+            if (!*live_at(o, l, p)) continue;
+            n += count_wrong_rows(&views[l], l, p, o->tags[p]);
+        }
+    }
+    return n;
+}

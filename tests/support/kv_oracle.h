@@ -72,6 +72,10 @@ void oracle_write_cross(const kv_view *views, uint32_t n_layers, uint32_t tag, u
 void oracle_check_state(const oracle_seq *o, const kv_geometry *g, uint32_t layer,
                         const unsigned char *page, uint32_t len);
 
+/* Rows and states that are not what the first len tags make of them; fails where a page is missing.
+ */
+uint32_t oracle_count_wrong(const oracle_seq *o, const kv_view *views);
+
 /* Fails unless the view shows the tags of every live position, and, for a step of n more with tags,
  * all that each of its queries sees. */
 void oracle_check(const oracle_seq *o, const kv_view *views, const uint32_t *tags, uint32_t n);

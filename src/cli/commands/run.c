@@ -16,7 +16,7 @@
 
 typedef struct run_values {
     session_values session;
-    const char *prompt, *system;
+    const char *prompt, *system, *state;
     bool raw, json;
     uint32_t max_new;
     float temperature, top_p, min_p;
@@ -47,6 +47,9 @@ static const option_row OPTIONS[] = {
      0.999999, NULL},
     {"seed", OPTION_SEED, AT(seed), "S",
      "the same seed gives the same answer (default: another one each time)", 0, 0, NULL},
+    {"state", OPTION_TEXT, AT(state), "FILE",
+     "begins with what FILE has of an earlier conversation, and writes this one to it at the end",
+     0, 0, NULL},
     {"draft", OPTION_CHOICE, AT(draft), "NAME",
      "what guesses tokens in advance: ngram, by what stood in the text before; the answer is the "
      "same, sooner where text repeats itself (default: none)",
@@ -181,6 +184,35 @@ static weft_status answer_once(session *s, const chat_options *o, const char *mo
     return status;
 }
 
+/* ---- state ----------------------------------------------------------------------------------- */
+
+/* What is not there or cannot be used is computed, as without. */
+static weft_status restore_state(session *s, const char *path, weft_error *err)
+{
+    weft_restored found = {.struct_size = sizeof found};
+    if (path == NULL) return WEFT_OK;
+    weft_status status = weft_state_restore(s->engine, path, &found, err);
+    if (status != WEFT_OK) return status;
+    if (found.reason[0] == '\0') {
+        report_note("'%s': %u of %u tokens can be used", path, found.n_usable, found.n_tokens);
+    } else if (found.set_aside) {
+        report_note("'%s' is not used: %s; it is '%s.bad' now", path, found.reason, path);
+    } else {
+        report_note("'%s' is not used: %s", path, found.reason);
+    }
+    return WEFT_OK;
+}
+
+static weft_status save_state(session *s, const char *path, weft_error *err)
+{
+    uint32_t n_saved;
+    if (path == NULL || s->said.n == 0 || s->said.n > UINT32_MAX) return WEFT_OK;
+    weft_status status =
+        weft_state_save(s->engine, s->said.ids, (uint32_t)s->said.n, path, &n_saved, err);
+    if (status == WEFT_OK) report_note("'%s': %u tokens are saved", path, n_saved);
+    return status;
+}
+
 /* ---- the command ----------------------------------------------------------------------------- */
 
 /* A template that is missing, or that cannot be used, is said, and the text continued. */
@@ -244,8 +276,14 @@ static int run(const void *values, const char *path)
         usage = true;
     }
     if (status == WEFT_OK) {
+        usage = false;
+        status = restore_state(&s, v->state, &err);
+    }
+    if (status == WEFT_OK) {
         o.sampling = sampling_of(v, &s.info);
         exit_status = answer_or_chat(&s, v, &o, path);
+        status = save_state(&s, v->state, &err);
+        if (status != WEFT_OK) exit_status = report_failure(&err, false);
     } else {
         exit_status = report_failure(&err, usage);
     }
@@ -261,7 +299,14 @@ const command COMMAND_run = {
                "-p, or to\n"
                "what stdin holds (but for a last line feed), goes to stdout as it comes. The speed "
                "goes to\n"
-               "stderr: tokens per second of prompt and answer, and the time to the first token.\n",
+               "stderr: tokens per second of prompt and answer, and the time to the first token.\n"
+               "With --state, what of the next conversation begins as this one did need not be "
+               "computed\n"
+               "again, and its answers are the same as without. FILE is as large as the keys and "
+               "values of\n"
+               "the conversation. One that is damaged is renamed to FILE.bad, one of another model "
+               "or other\n"
+               "options is replaced at the end.\n",
     .options = OPTIONS,
     .n_options = COUNT_OF(OPTIONS),
     .session_sets = SESSION_ENGINE | SESSION_CONTEXT | SESSION_OPEN,

@@ -7,4 +7,5 @@ static uint32_t keep(const kv_geometry *g, uint32_t len)
     return len - len % g->window;
 }
 
-const kv_layout KV_LAYOUT_ROW_CHUNKED = {"chunked", KV_LAYOUT_CHUNKED, keep, kv_slots_ring};
+const kv_layout KV_LAYOUT_ROW_CHUNKED = {"chunked", KV_LAYOUT_CHUNKED, keep, kv_slots_ring,
+                                         kv_list_pair};

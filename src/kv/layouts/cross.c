@@ -15,4 +15,4 @@ static uint32_t slots(const kv_geometry *g, uint32_t context, uint32_t most_appe
     return kv_slots_all(g, context);
 }
 
-const kv_layout KV_LAYOUT_ROW_CROSS = {"cross", KV_LAYOUT_CROSS, keep, slots};
+const kv_layout KV_LAYOUT_ROW_CROSS = {"cross", KV_LAYOUT_CROSS, keep, slots, kv_list_pair};

@@ -14,4 +14,4 @@ static uint32_t slots(const kv_geometry *g, uint32_t context, uint32_t most_appe
     return kv_slots_all(g, context);
 }
 
-const kv_layout KV_LAYOUT_ROW_FULL = {"full", KV_LAYOUT_FULL, keep, slots};
+const kv_layout KV_LAYOUT_ROW_FULL = {"full", KV_LAYOUT_FULL, keep, slots, kv_list_pair};

@@ -1,4 +1,5 @@
-/* spans.h - tables of slots, for layouts that keep everything and for those that let go. */
+/* spans.h - what layouts that store positions share: tables of slots, for those that keep
+ * everything and for those that let go, and the buffers of a page. */
 #ifndef KV_LAYOUTS_SPANS_H
 #define KV_LAYOUTS_SPANS_H
 
@@ -13,6 +14,31 @@ static inline uint64_t kv_span_pages(const kv_geometry *g, uint64_t n_positions)
 static inline uint32_t kv_slots_all(const kv_geometry *g, uint32_t context)
 {
     return (uint32_t)kv_span_pages(g, context);
+}
+
+static inline uint32_t kv_list_keys(const kv_geometry *g, kv_plane planes[KV_PLANES_MOST])
+{
+    planes[0] = (kv_plane){.name = "keys",
+                           .id = KV_PLANE_KEYS,
+                           .codec = g->k_codec,
+                           .by_position = true,
+                           .n_heads = g->n_heads,
+                           .at = 0,
+                           .bytes = g->k_row_bytes};
+    return 1;
+}
+
+static inline uint32_t kv_list_pair(const kv_geometry *g, kv_plane planes[KV_PLANES_MOST])
+{
+    kv_list_keys(g, planes);
+    planes[1] = (kv_plane){.name = "values",
+                           .id = KV_PLANE_VALUES,
+                           .codec = g->v_codec,
+                           .by_position = true,
+                           .n_heads = g->n_heads,
+                           .at = g->v_offset,
+                           .bytes = g->v_row_bytes};
+    return 2;
 }
 
 /* Page j lies in slot j mod R with R = ceil((W + Q) / P) + 1, Q the most a step appends: since

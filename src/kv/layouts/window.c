@@ -8,4 +8,5 @@ static uint32_t keep(const kv_geometry *g, uint32_t len)
     return len > g->window ? len - g->window : 0;
 }
 
-const kv_layout KV_LAYOUT_ROW_WINDOW = {"window", KV_LAYOUT_WINDOW, keep, kv_slots_ring};
+const kv_layout KV_LAYOUT_ROW_WINDOW = {"window", KV_LAYOUT_WINDOW, keep, kv_slots_ring,
+                                        kv_list_pair};
