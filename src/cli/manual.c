@@ -23,7 +23,7 @@ static const char COMMON_OPENING[] =
     "\n"
     "## Options of commands that compute\n"
     "\n"
-    "`run`, `logits` and `bench` take them; `bench` has a `--context` of its own.\n"
+    "`run`, `logits`, `bench` and `selfcheck` take them; `bench` has a `--context` of its own.\n"
     "\n"
     "| option | |\n"
     "|---|---|\n";
