@@ -150,9 +150,25 @@ typedef struct weft_kv_info {
     uint32_t n_recurrent;     /* layers whose state is f32 whatever the codec */
 } weft_kv_info;
 
-/* What one sequence's state costs with a codec spec ("bf16", "k=f16,v=bf16", ...). */
+/* What one sequence's state costs with a codec spec ("bf16", "turbo-k8v4,0..1=bf16", ...: see
+ * docs/kv.md). */
 WEFT_API weft_status weft_model_kv(const weft_model *model, const char *spec, weft_kv_info *info,
                                    weft_error *err);
+
+/* Strings are static. */
+typedef struct weft_kv_layer_info {
+    uint32_t struct_size;
+    /* "full", "window", "chunked", "latent", "recurrent"; "shared": it reads the keys and values of
+     * another layer and has none. */
+    const char *layout;
+    const char *k, *v; /* codecs; of a recurrent layer "f32" with any spec; "" when shared */
+    uint32_t window;   /* positions of a window or chunk, else 0 */
+    uint64_t bytes_per_token, bytes_fixed; /* as in weft_kv_info */
+} weft_kv_layer_info;
+
+/* What one layer of the model, counted from 0, stores with a codec spec. */
+WEFT_API weft_status weft_model_kv_layer(const weft_model *model, const char *spec, uint32_t layer,
+                                         weft_kv_layer_info *info, weft_error *err);
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
@@ -237,6 +253,13 @@ enum { WEFT_ENGINE_NO_CACHE = 1 /* no request begins with what another left */ }
 WEFT_API weft_status weft_engine_open(const weft_model *model, const weft_engine_options *options,
                                       weft_engine **engine, weft_error *err);
 
+/* What an engine opened so promises a request that needs n_positions positions: tokens of its
+ * prompt and all it may add but the last. The budget must hold that of all that run together. */
+WEFT_API weft_status weft_model_state_bytes(const weft_model *model,
+                                            const weft_engine_options *options,
+                                            uint32_t n_positions, uint64_t *n_bytes,
+                                            weft_error *err);
+
 /* Accepts NULL. Requests still open are cancelled and released. */
 WEFT_API void weft_engine_close(weft_engine *engine);
 
@@ -270,6 +293,9 @@ typedef struct weft_request {
     /* What proposes tokens, so that one step may verify several: NULL, none; "ngram", what
      * followed the last tokens before. The answer is the same, bit for bit. */
     const char *draft;
+    /* Not 0: prompt_logits is [prompt_logits_rows, n_vocab] and filled again and again, an event
+     * LOGITS each time. The prompt is read no further until the poll after that event. */
+    uint32_t prompt_logits_rows;
 } weft_request;
 
 /* 0 is never a handle. */
@@ -286,7 +312,9 @@ WEFT_API weft_status weft_step(weft_engine *engine, uint32_t *n_active, weft_err
 typedef enum weft_event_kind {
     WEFT_EVENT_NONE = 0,
     WEFT_EVENT_TOKEN = 1,
-    WEFT_EVENT_DONE = 2
+    WEFT_EVENT_DONE = 2,
+    WEFT_EVENT_LOGITS = 3 /* the first n_rows rows of prompt_logits are those of prompt tokens
+                             from first on, until the next poll of the request */
 } weft_event_kind;
 
 typedef enum weft_finish {
@@ -319,6 +347,8 @@ typedef struct weft_event {
     weft_cache_limit cache_limit;
     /* With DONE: drafts that steps verified, and those that were what was sampled. */
     uint32_t n_drafted, n_accepted;
+    uint32_t first; /* with LOGITS */
+    uint32_t n_rows;
 } weft_event;
 
 /* The next event of a request, NONE if there is none yet. */

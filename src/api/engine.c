@@ -81,6 +81,22 @@ weft_status weft_engine_open(const weft_model *model, const weft_engine_options 
     return status == WEFT_OK ? engine_open(model->model, &o, out, err) : status;
 }
 
+weft_status weft_model_state_bytes(const weft_model *model, const weft_engine_options *options,
+                                   uint32_t n_positions, uint64_t *n_bytes, weft_error *err)
+{
+    err_clear(err);
+    if (n_bytes == NULL) return err_set(err, WEFT_ARGUMENT, "n_bytes is NULL");
+    *n_bytes = 0;
+    if (model == NULL) return err_set(err, WEFT_ARGUMENT, "model is NULL");
+    weft_engine_options from = {.struct_size = sizeof from};
+    weft_status status = API_TAKE(from, options, memory_bytes, "weft_engine_options", err);
+    if (status != WEFT_OK) return status;
+    engine_options o;
+    status = effective(&from, model->model, &o, err);
+    if (status != WEFT_OK) return status;
+    return engine_state_bytes(model->model, &o, n_positions, n_bytes, err);
+}
+
 void weft_engine_close(weft_engine *engine)
 {
     engine_close(engine);

@@ -136,6 +136,30 @@ weft_status weft_model_tensor(const weft_model *model, uint32_t index, weft_tens
     return API_GIVE(ours, info, n_bytes, "weft_tensor_info", err);
 }
 
+/* A spec as the model's layers take it. */
+static weft_status read_spec(const struct llm *m, const char *text, kv_spec *spec, weft_error *err)
+{
+    weft_status status = kv_spec_parse(text, "bf16", spec, err);
+    spec->n_model_layers = m->params.n_layers;
+    return status == WEFT_OK ? kv_spec_check(spec, m->kv_layers, m->n_kv_layers, err) : status;
+}
+
+/* What a layer costs a sequence: for each token, and at most. */
+static void layer_cost(const struct llm *m, const kv_spec *spec, uint32_t layer,
+                       uint64_t *per_token, uint64_t *fixed)
+{
+    const kv_layer *l = &m->kv_layers[layer];
+    *per_token = *fixed = 0;
+    if (l->layout == KV_LAYOUT_RECURRENT) {
+        for (uint32_t i = 0; i < KV_BUFFERS; i++) *fixed += (uint64_t)l->buffers[i] * sizeof(float);
+        return;
+    }
+    kv_spec own;
+    kv_spec_at(spec, layer, m->n_kv_layers, &own);
+    uint64_t bytes = kv_spec_bytes(&own, l);
+    *(l->window == 0 ? per_token : fixed) = l->window == 0 ? bytes : bytes * l->window;
+}
+
 weft_status weft_model_kv(const weft_model *model, const char *spec, weft_kv_info *info,
                           weft_error *err)
 {
@@ -143,26 +167,45 @@ weft_status weft_model_kv(const weft_model *model, const char *spec, weft_kv_inf
     if (model == NULL) return err_set(err, WEFT_ARGUMENT, "model is NULL");
     const struct llm *m = model->model;
     kv_spec parsed;
-    weft_status status = kv_spec_parse(spec, "bf16", &parsed, err);
-    if (status == WEFT_OK) status = kv_spec_check(&parsed, m->kv_layers, m->n_kv_layers, err);
+    weft_status status = read_spec(m, spec, &parsed, err);
     if (status != WEFT_OK) return status;
     weft_kv_info ours = {.struct_size = sizeof ours};
     for (uint32_t i = 0; i < m->n_kv_layers; i++) {
-        const kv_layer *l = &m->kv_layers[i];
-        if (l->layout == KV_LAYOUT_RECURRENT) {
-            for (uint32_t k = 0; k < KV_BUFFERS; k++) {
-                ours.bytes_fixed += (uint64_t)l->buffers[k] * sizeof(float);
-            }
-            ours.n_recurrent++;
-            continue;
-        }
-        ours.n_encoded++;
-        uint64_t bytes = kv_spec_bytes(&parsed, l);
-        if (l->window == 0) {
-            ours.bytes_per_token += bytes;
-        } else {
-            ours.bytes_fixed += bytes * l->window;
-        }
+        uint64_t per_token;
+        uint64_t fixed;
+        layer_cost(m, &parsed, i, &per_token, &fixed);
+        ours.bytes_per_token += per_token;
+        ours.bytes_fixed += fixed;
+        bool recurrent = m->kv_layers[i].layout == KV_LAYOUT_RECURRENT;
+        ours.n_recurrent += recurrent;
+        ours.n_encoded += !recurrent;
     }
     return API_GIVE(ours, info, bytes_fixed, "weft_kv_info", err);
+}
+
+weft_status weft_model_kv_layer(const weft_model *model, const char *spec, uint32_t layer,
+                                weft_kv_layer_info *info, weft_error *err)
+{
+    err_clear(err);
+    if (model == NULL) return err_set(err, WEFT_ARGUMENT, "model is NULL");
+    const struct llm *m = model->model;
+    if (layer >= m->params.n_layers) {
+        return err_set(err, WEFT_ARGUMENT, "layer %u, the model has %u", layer, m->params.n_layers);
+    }
+    kv_spec parsed;
+    weft_status status = read_spec(m, spec, &parsed, err);
+    if (status != WEFT_OK) return status;
+    weft_kv_layer_info ours = {.struct_size = sizeof ours, .layout = "shared", .k = "", .v = ""};
+    if (layer < m->n_kv_layers) {
+        const kv_layer *l = &m->kv_layers[layer];
+        bool recurrent = l->layout == KV_LAYOUT_RECURRENT;
+        kv_spec own;
+        kv_spec_at(&parsed, layer, m->n_kv_layers, &own);
+        ours.layout = kv_layout_by_id(l->layout)->name;
+        ours.k = recurrent ? "f32" : own.k->name;
+        ours.v = recurrent ? "f32" : own.v->name;
+        ours.window = l->window;
+        layer_cost(m, &parsed, layer, &ours.bytes_per_token, &ours.bytes_fixed);
+    }
+    return API_GIVE(ours, info, bytes_fixed, "weft_kv_layer_info", err);
 }

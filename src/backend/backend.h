@@ -25,18 +25,37 @@ typedef struct backend_config {
 /* One step: rows are sequences, tokens are concatenated row by row. */
 typedef struct backend_step {
     uint32_t n_tokens, n_rows, n_outputs;
-    const int32_t *ids;         /* [n_tokens], checked against the vocabulary */
-    const uint32_t *positions;  /* [n_tokens] */
+    const int32_t *ids;        /* [n_tokens], checked against the vocabulary */
+    const uint32_t *positions; /* [n_tokens] */
+    /* [n_tokens], the highest position that each sees, at least its own and that of the token
+     * before: in a block of tokens that see each other, which lies in one step, its last. NULL:
+     * their own. */
+    const uint32_t *highest;
     const uint32_t *row_starts; /* [n_rows + 1], token index of each row's first token */
     const uint32_t *outputs;    /* [n_outputs], ascending token indices whose logits are wanted */
     const kv_view *views;       /* [n_states, n_rows] */
     float *logits;              /* [n_outputs, n_vocab] */
 } backend_step;
 
+/* Positions [first, end) of a view. */
+typedef struct backend_span {
+    uint32_t first, end;
+} backend_span;
+
+/* What a token of a step sees: of a cross layer all there is, perhaps nothing. */
+static inline backend_span backend_seen(const backend_step *step, const kv_view *view,
+                                        uint32_t token_i)
+{
+    uint32_t position = step->positions[token_i];
+    if (view->geometry->layout == KV_LAYOUT_CROSS) return (backend_span){0, view->len};
+    uint32_t highest = step->highest == NULL ? position : step->highest[token_i];
+    return (backend_span){kv_lowest(view->geometry, position), highest + 1};
+}
+
 /* What a plan must be able to run. */
 typedef struct backend_limits {
     uint32_t n_tokens, n_rows, n_outputs;
-    uint32_t context; /* positions of one sequence */
+    uint32_t context; /* positions of one sequence, or of its encoder, if those are more */
 } backend_limits;
 
 /* Rows 0 .. n_rows - 1 of a page from one geometry to another that differs in codecs only; from's

@@ -9,6 +9,9 @@
  * columns of its key: v_offset is 0 and v_row_bytes that of keys, so that kv_value() finds it, and
  * nothing is stored for it.
  *
+ * The positions of a cross layer are those of an encoder, whose graph stores them all at once; a
+ * decoder's steps only read.
+ *
  * A recurrent layer has no positions but a state: buffers of f32 numbers behind one another in one
  * page. A step reads the committed page and fills a fresh one; nobody writes what is committed. It
  * may be asked for a third, the state after the first `mark` of its positions. */
@@ -26,6 +29,7 @@ typedef enum kv_layout_id {
     KV_LAYOUT_CHUNKED = 3,
     KV_LAYOUT_LATENT = 4,
     KV_LAYOUT_RECURRENT = 5,
+    KV_LAYOUT_CROSS = 7, /* 6: shared, which no view has */
 } kv_layout_id;
 
 /* Buffers of a recurrent layer: of graph.h's operations, the first inputs of conv, and the matrices
@@ -63,7 +67,9 @@ typedef struct kv_view {
     const kv_geometry *geometry;
     unsigned char *const *pages; /* [n_slots]; NULL where no page is held */
     uint32_t n_slots;
-    uint32_t len; /* committed positions: this step writes len, len + 1, ... */
+    /* Committed positions: this step writes len, len + 1, ...; of a cross layer those of the
+     * encoder, 0 while they are written. */
+    uint32_t len;
     /* Of a recurrent layer, n_slots 0: pages of buffers. */
     const unsigned char *committed; /* NULL: all zeros, as at len 0 */
     unsigned char *fresh;           /* the whole state after the step; NULL outside of one */

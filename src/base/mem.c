@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/assert.h"
 
@@ -54,6 +55,14 @@ void *mem_resize(const weft_allocator *allocator, void *ptr, size_t old_size, si
 void mem_free(const weft_allocator *allocator, void *ptr, size_t size)
 {
     if (ptr != NULL) allocator->resize(allocator->user, ptr, size, 0, MEM_ALIGN);
+}
+
+uint64_t mem_of_machine(void)
+{
+    long pages = sysconf(_SC_PHYS_PAGES);
+    long page_bytes = sysconf(_SC_PAGESIZE);
+    if (pages <= 0 || page_bytes <= 0) return 0;
+    return (uint64_t)pages * (uint64_t)page_bytes;
 }
 
 bool size_mul(size_t a, size_t b, size_t *product)

@@ -19,6 +19,9 @@ void *mem_resize(const weft_allocator *allocator, void *ptr, size_t old_size, si
 /* size as it was allocated; ptr may be NULL. */
 void mem_free(const weft_allocator *allocator, void *ptr, size_t size);
 
+/* Bytes of memory of this machine; 0: it does not say. */
+uint64_t mem_of_machine(void);
+
 /* Products and sums of numbers from outside: false when they overflow size_t. */
 bool size_mul(size_t a, size_t b, size_t *product);
 bool size_add(size_t a, size_t b, size_t *sum);

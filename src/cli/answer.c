@@ -97,9 +97,13 @@ weft_status answers_take(weft_engine *engine, answer *answers, uint32_t n, weft_
 static bool same_token(const answer *a, const answer *b, uint32_t i)
 {
     size_t row = (size_t)i * a->n_vocab;
-    return a->tokens[i] == b->tokens[i] &&
-           memcmp(&a->logprobs[i], &b->logprobs[i], sizeof a->logprobs[i]) == 0 &&
-           memcmp(a->logits + row, b->logits + row, row_bytes(a)) == 0;
+    uint32_t bits_a;
+    uint32_t bits_b;
+    memcpy(&bits_a, &a->logprobs[i], sizeof bits_a);
+    memcpy(&bits_b, &b->logprobs[i], sizeof bits_b);
+    return a->tokens[i] == b->tokens[i] && bits_a == bits_b &&
+           memcmp((const unsigned char *)(a->logits + row),
+                  (const unsigned char *)(b->logits + row), row_bytes(a)) == 0;
 }
 
 uint32_t answer_difference(const answer *a, const answer *b)

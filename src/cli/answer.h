@@ -12,8 +12,8 @@ typedef struct question {
 } question;
 
 typedef struct answer {
-    const question *of;      /* borrowed */
-    const char *kv, *draft;  /* as in weft_request */
+    const question *of;     /* borrowed */
+    const char *kv, *draft; /* as in weft_request */
     uint32_t n_vocab;
     int32_t *tokens; /* [max_new] */
     float *logprobs; /* [max_new] */

@@ -62,7 +62,7 @@ static uint32_t prompt_length(const checks *c, uint32_t prompt, uint32_t context
     const prompt_row *row = &PROMPTS[prompt];
     uint32_t n = c->quick ? row->quick_length : row->length;
     uint32_t new = new_tokens(prompt);
-    if (prompt == LONG && n + new > context && context > new) {
+    if (prompt == LONG && n + new > context &&context > new) {
         n = context - new;
         if (n <= prompt_length(c, PAGES_MORE, context)) return 0;
     }
@@ -94,7 +94,7 @@ static weft_status make_questions(column *col, weft_error *err)
 /* ---- engines --------------------------------------------------------------------------------- */
 
 typedef struct setting {
-    const char *kv;     /* NULL: the column's */
+    const char *kv;            /* NULL: the column's */
     uint32_t chunk, n_threads; /* n_threads 0: as all others */
     uint64_t memory_bytes;     /* 0: enough */
     bool cache, drafts;
@@ -110,7 +110,7 @@ static uint32_t longest(const column *col)
     return n;
 }
 
-static weft_status open_engine(const column *col, setting s, weft_engine **engine, weft_error *err)
+static weft_engine_options options_of(const column *col, setting s)
 {
     weft_engine_options o = col->c->options;
     o.struct_size = sizeof o;
@@ -123,7 +123,33 @@ static weft_status open_engine(const column *col, setting s, weft_engine **engin
     if (s.memory_bytes > 0) o.memory_bytes = s.memory_bytes;
     if (!s.drafts) o.max_drafts = WEFT_NO_DRAFTS;
     o.flags = s.cache ? 0 : WEFT_ENGINE_NO_CACHE;
+    return o;
+}
+
+static weft_status open_engine(const column *col, setting s, weft_engine **engine, weft_error *err)
+{
+    weft_engine_options o = options_of(col, s);
     return weft_engine_open(col->c->model, &o, engine, err);
+}
+
+/* What a request of n tokens, prompt and answer, is promised. */
+static weft_status promise_of(const column *col, setting s, uint32_t n, uint64_t *bytes,
+                              weft_error *err)
+{
+    weft_engine_options o = options_of(col, s);
+    return weft_model_state_bytes(col->c->model, &o, n - 1, bytes, err);
+}
+
+static weft_status plan_memory(column *col, weft_error *err)
+{
+    uint64_t budget = col->c->options.memory_bytes;
+    uint64_t bytes;
+    weft_status status =
+        promise_of(col, (setting){.chunk = WHOLE, .drafts = true}, longest(col), &bytes, err);
+    col->narrow = budget != 0 && budget / TOGETHER_MOST < bytes;
+    /* A budget that is too large costs nothing: only what is filled is taken. */
+    col->memory_bytes = (uint64_t)8 * TOGETHER_MOST * bytes + ((uint64_t)1 << 30);
+    return status;
 }
 
 /* ---- asking and comparing -------------------------------------------------------------------- */
@@ -334,7 +360,7 @@ static const struct {
     uint32_t start;
 } CONVERSIONS[] = {{PAGE_MORE, 40}, {PAGE_MORE, 64}, {PAGE_LESS, 65}};
 
-enum { N_CONVERSIONS = COUNT_OF(CONVERSIONS), SPEC_BYTES = 128 };
+enum { N_CONVERSIONS = COUNT_OF(CONVERSIONS), SPEC_BYTES = 1024 };
 
 typedef struct conversion {
     char specs[N_CONVERSIONS][SPEC_BYTES];
@@ -379,15 +405,16 @@ static weft_status check_converted(column *col, check_row row, check_cell *cell,
     bool starts = strstr(col->kv, "start=") != NULL;
     bool fits = col->questions[PAGE_MORE].n_ids > 0;
     if (!fits || starts || strcmp(col->kv, base) == 0) {
-        settle(cell, CHECK_SKIPPED,
-              starts ? "has its own start"
-              : fits ? "as --act"
-                     : TOO_SMALL);
+        settle(cell, CHECK_SKIPPED, starts ? "has its own start" : fits ? "as --act" : TOO_SMALL);
         return WEFT_OK;
     }
     for (uint32_t i = 0; i < N_CONVERSIONS; i++) {
         int n = snprintf(x.specs[i], SPEC_BYTES, "%s,start=%u", col->kv, CONVERSIONS[i].start);
-        ASSERT(n > 0 && n < SPEC_BYTES); /* two names that were parsed before are shorter */
+        fits = fits && n > 0 && n < SPEC_BYTES;
+    }
+    if (!fits) {
+        settle(cell, CHECK_SKIPPED, "spec too long");
+        return WEFT_OK;
     }
     weft_status status = convert_whole(col, &x, err);
     if (status == WEFT_OK) status = convert_again(col, &x, 7, false, cell, err);
@@ -422,47 +449,6 @@ static weft_status check_warm(column *col, check_row row, check_cell *cell, weft
     weft_engine_close(engine);
     if (status == WEFT_OK && n_again == 0) settle(cell, CHECK_SKIPPED, TOO_SMALL);
     return status;
-}
-
-/* Whether an engine with so much memory would take the question. */
-static weft_status has_room(column *col, const question *q, uint64_t bytes, bool *fits,
-                            weft_error *err)
-{
-    weft_error failure = {WEFT_OK, ""};
-    weft_engine *engine;
-    weft_handle handle;
-    setting s = {.chunk = 64, .memory_bytes = bytes, .cache = true};
-    weft_status status = open_engine(col, s, &engine, err);
-    if (status != WEFT_OK) return status;
-    weft_request r = {.struct_size = sizeof r,
-                      .prompt = q->ids,
-                      .n_prompt = q->n_ids,
-                      .max_new = q->max_new,
-                      .sampling = {.top_p = 1.0F}};
-    status = weft_submit(engine, &r, &handle, &failure);
-    weft_engine_close(engine);
-    *fits = status == WEFT_OK;
-    if (status == WEFT_OK || status == WEFT_LIMIT) return WEFT_OK;
-    return err_set(err, status, "%s", failure.message);
-}
-
-/* The least that takes the question, to an eighth: what the engine wants beside keys and values
- * only it knows. */
-static weft_status least_room(column *col, const question *q, uint64_t *bytes, weft_error *err)
-{
-    enum { TRIES = 60 };
-    weft_kv_info kv = {.struct_size = sizeof kv};
-    weft_status status = weft_model_kv(col->c->model, col->kv, &kv, err);
-    *bytes = kv.bytes_per_token * (q->n_ids + q->max_new) + kv.bytes_fixed + 1;
-    bool fits = false;
-    for (uint32_t i = 0; i < TRIES && status == WEFT_OK; i++) {
-        status = has_room(col, q, *bytes, &fits, err);
-        if (fits) return status;
-        *bytes += *bytes / 8 + 1;
-    }
-    if (status != WEFT_OK) return status;
-    return err_set(err, WEFT_LIMIT, "%llu bytes are not enough for a request of %u tokens",
-                   (unsigned long long)*bytes, q->n_ids);
 }
 
 /* Three take turns, then all ask at once. *did: something was reused, and something had gone. */
@@ -506,9 +492,10 @@ static weft_status check_pressed(column *col, check_row row, check_cell *cell, w
     }
     uint64_t bytes;
     bool did = false;
-    weft_status status = least_room(col, q, &bytes, err);
+    weft_status status =
+        promise_of(col, (setting){.chunk = 64, .cache = true}, q->n_ids + q->max_new, &bytes, err);
     for (uint32_t i = 0; i < COUNT_OF(ROOMS) && status == WEFT_OK && !did; i++)
-        status = press(col, bytes / 4 * ROOMS[i] + 4, cell, &did, err);
+        status = press(col, bytes / 4 * ROOMS[i] + 3, cell, &did, err);
     if (status == WEFT_OK && !did) settle(cell, CHECK_EMPTY, cell->reason);
     return status;
 }
@@ -589,14 +576,9 @@ static weft_status answer_alone(column *col, weft_error *err)
 static weft_status run_column(column *col, weft_error *err)
 {
     checks *c = col->c;
-    weft_kv_info kv = {.struct_size = sizeof kv};
-    weft_status status = weft_model_kv(c->model, col->kv, &kv, err);
-    if (status == WEFT_OK) status = make_questions(col, err);
+    weft_status status = make_questions(col, err);
+    if (status == WEFT_OK) status = plan_memory(col, err);
     if (status != WEFT_OK) return status;
-    uint64_t most = kv.bytes_per_token * (longest(col) + 64U) + 4 * kv.bytes_fixed;
-    col->narrow = c->options.memory_bytes != 0 && c->options.memory_bytes < TOGETHER_MOST * most;
-    /* A budget that is too large costs nothing: only what is filled is taken. */
-    col->memory_bytes = 8 * TOGETHER_MOST * most + ((uint64_t)1 << 30);
     tell(col, "alone");
     status = answer_alone(col, err);
     for (uint32_t row = 0; row < CHECK_ROWS && status == WEFT_OK; row++) {

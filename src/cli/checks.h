@@ -63,7 +63,7 @@ typedef struct checks {
     /* checks_run sets these. */
     char backend[32], isa[32];
     uint32_t n_threads;
-    uint32_t prompts[CHECKS_PROMPTS]; /* lengths; 0: longer than the context */
+    uint32_t prompts[CHECKS_PROMPTS];       /* lengths; 0: longer than the context */
     char refusals[CHECKS_CODECS_MOST][252]; /* "" where the codec is taken */
     check_cell cells[CHECK_ROWS][CHECKS_CODECS_MOST];
     int32_t loop[CHECKS_LOOP]; /* what the model says of itself, for a prompt that repeats it */

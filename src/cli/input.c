@@ -4,6 +4,9 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/io.h"
+#include "base/mem.h"
+
 static weft_status check(FILE *stream, const char *name, const strbuf *text, weft_error *err)
 {
     if (text->status == WEFT_LIMIT)
@@ -23,6 +26,19 @@ weft_status input_read_all(FILE *stream, const char *name, strbuf *text, weft_er
         if (strbuf_add(text, block, n) != WEFT_OK) break;
     }
     return check(stream, name, text, err);
+}
+
+weft_status input_read_file(const char *path, strbuf *text, weft_error *err)
+{
+    if (strcmp(path, "-") == 0) return input_read_all(stdin, "stdin", text, err);
+    char *data;
+    size_t n_bytes;
+    weft_status status =
+        io_read_file(io_system(), mem_system(), path, INPUT_LIMIT, &data, &n_bytes, err);
+    if (status != WEFT_OK) return status;
+    status = strbuf_add(text, data, n_bytes);
+    mem_free(mem_system(), data, n_bytes + 1);
+    return status == WEFT_OK ? WEFT_OK : err_set(err, status, "out of memory for '%s'", path);
 }
 
 weft_status input_read_line(FILE *stream, const char *name, strbuf *line, bool *more,

@@ -16,6 +16,30 @@ static uint32_t take_sets(const command *c, option_set sets[OPTION_SETS])
     return n;
 }
 
+/* The word after the command's name, where it has verbs: *given is NULL when none is there. */
+static weft_status take_verb(const command *c, int argc, char **argv, const char **given,
+                             weft_error *err)
+{
+    *given = NULL;
+    if (c->verbs == NULL || argc < 2 || argv[1][0] == '-') return WEFT_OK;
+    *given = argv[1];
+    if (choice_has(c->verbs, argv[1])) return WEFT_OK;
+    return err_set(err, WEFT_ARGUMENT, "'%s' after %s, expected %s", argv[1], c->name, c->verbs);
+}
+
+static weft_status parse(const command *c, option_parse *p, int argc, char **argv, weft_error *err)
+{
+    const char *verb;
+    weft_status status = take_verb(c, argc, argv, &verb, err);
+    if (status != WEFT_OK) return status;
+    int n_taken = verb != NULL ? 1 : 0;
+    status = options_parse(p, argc - n_taken, argv + n_taken, err);
+    if (status != WEFT_OK || p->help || c->verbs == NULL) return status;
+    if (verb == NULL) return err_set(err, WEFT_ARGUMENT, "which %s, %s?", c->name, c->verbs);
+    memcpy((char *)p->values + c->verb_at, &verb, sizeof verb);
+    return WEFT_OK;
+}
+
 static int run_command(const command *c, int argc, char **argv)
 {
     alignas(max_align_t) unsigned char values[COMMAND_VALUES];
@@ -24,7 +48,7 @@ static int run_command(const command *c, int argc, char **argv)
     option_parse p = {.values = values, .operand = c->operand};
     p.n_sets = take_sets(c, p.sets);
     weft_error err = {WEFT_OK, ""};
-    if (options_parse(&p, argc, argv, &err) != WEFT_OK) {
+    if (parse(c, &p, argc, argv, &err) != WEFT_OK) {
         report_note("%s; see weft %s --help", err.message, c->name);
         return EXIT_USAGE;
     }

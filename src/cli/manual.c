@@ -23,7 +23,8 @@ static const char COMMON_OPENING[] =
     "\n"
     "## Options of commands that compute\n"
     "\n"
-    "`run`, `logits`, `bench` and `selfcheck` take them; `bench` has a `--context` of its own.\n"
+    "`run`, `logits`, `bench`, `eval` and `selfcheck` take them; `bench` and `eval` have a "
+    "`--context` of\ntheir own.\n"
     "\n"
     "| option | |\n"
     "|---|---|\n";
@@ -77,11 +78,17 @@ static void print_sets(const command *c, bool markdown, strbuf *out)
     }
 }
 
+static const char *verbs_of(const command *c)
+{
+    return c->verbs != NULL ? c->verbs : "";
+}
+
 int manual_print_command(const command *c)
 {
     strbuf out;
     strbuf_init(&out, mem_system(), 0);
-    strbuf_printf(&out, "usage: weft %s %s [options]\n\n%s\n\n", c->name, c->operand, c->summary);
+    strbuf_printf(&out, "usage: weft %s %s%s%s [options]\n\n%s\n\n", c->name, verbs_of(c),
+                  c->verbs != NULL ? " " : "", c->operand, c->summary);
     print_sets(c, false, &out);
     strbuf_printf(&out, "  %-22s  %s\n", "--help", "prints this");
     if (c->details[0] != '\0') strbuf_printf(&out, "\n%s", c->details);
@@ -90,8 +97,9 @@ int manual_print_command(const command *c)
 
 static void print_section(const command *c, strbuf *out)
 {
-    strbuf_printf(out, "\n## weft %s %s\n\n%c%s.\n\n| option | |\n|---|---|\n", c->name, c->operand,
-                  c->summary[0] - ('a' - 'A'), c->summary + 1);
+    strbuf_printf(out, "\n## weft %s %s%s%s\n\n%c%s.\n\n| option | |\n|---|---|\n", c->name,
+                  verbs_of(c), c->verbs != NULL ? " " : "", c->operand, c->summary[0] - ('a' - 'A'),
+                  c->summary + 1);
     print_sets(c, true, out);
     if (c->details[0] != '\0') strbuf_printf(out, "\n%s", c->details);
 }

@@ -71,7 +71,7 @@ static bool parse_list(const option_row *row, const char *text, option_list *lis
     }
 }
 
-static bool is_choice(const char *choices, const char *text)
+bool choice_has(const char *choices, const char *text)
 {
     size_t n = strlen(text);
     while (n > 0) {
@@ -124,7 +124,7 @@ static weft_status take_value(const option_row *row, const char *text, void *val
         *(const char **)to = text;
         break;
     case OPTION_CHOICE:
-        ok = is_choice(row->choices, text);
+        ok = choice_has(row->choices, text);
         *(const char **)to = text;
         break;
     case OPTION_COUNT:

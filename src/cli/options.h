@@ -62,6 +62,9 @@ weft_status options_parse(option_parse *p, int argc, char **argv, weft_error *er
 /* Lines of --help, or rows of a markdown table. */
 void options_print(const option_row *rows, size_t n_rows, bool markdown, strbuf *out);
 
+/* Whether text is one of the words of "cpu|ref". */
+bool choice_has(const char *choices, const char *text);
+
 /* Digits alone, at most `most`; false otherwise. */
 bool number_parse(str text, uint64_t most, uint64_t *value);
 

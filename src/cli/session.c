@@ -24,8 +24,10 @@ static const option_row ENGINE_ROWS[] = {
     {"kv", OPTION_TEXT, AT(kv), "SPEC",
      "how keys and values are stored: f32, f16, bf16, affineNgM (N 4 or 8; M 32, 64 or 128), q8_0, "
      "turbo-kAvB (A 2, 4, 5 or 8; B 2, 3, 4, 5 or 8), or k=NAME,v=NAME with tkA for keys and tvB "
-     "for values; with ,start=N in --act's type until a conversation has N tokens (default: as "
-     "--act)",
+     "for values; with ,start=N in --act's type until a conversation has N tokens; with "
+     ",LAYERS=NAME, "
+     "LAYERS.k=NAME or LAYERS.v=NAME otherwise in some layers, from 0 or, with -, from the end: 5, "
+     "0..1, -2..-1 (default: as --act)",
      0, 0, NULL},
     {"memory", OPTION_BYTES, AT(memory), "BYTES",
      "budget for keys and values, such as 512M or 2G (default: what the context needs, at least "
@@ -81,10 +83,8 @@ weft_status session_open_model(session *s, const session_values *values, const c
     return status;
 }
 
-weft_status session_open_engine(session *s, const session_values *values, const session_plan *plan,
-                                weft_error *err)
+weft_engine_options session_engine_options(const session_values *values)
 {
-    uint64_t start = clock_now_ns();
     weft_engine_options options = {
         .struct_size = sizeof options,
         .backend = values->backend,
@@ -92,14 +92,24 @@ weft_status session_open_engine(session *s, const session_values *values, const 
         .kv = values->kv,
         .act = strcmp(values->act, "f32") == 0 ? WEFT_ACT_F32 : WEFT_ACT_BF16,
         .n_threads = values->threads,
-        .context = values->context != 0 ? values->context : plan->context,
-        .max_sequences = plan->max_sequences,
-        .chunk_tokens = plan->chunk_tokens,
-        .max_outputs = plan->max_outputs,
-        .max_drafts = plan->drafts ? 0 : WEFT_NO_DRAFTS,
-        .memory_bytes = values->memory != 0 ? values->memory : plan->memory,
-        .flags = plan->no_cache ? WEFT_ENGINE_NO_CACHE : 0,
+        .context = values->context,
+        .memory_bytes = values->memory,
     };
+    return options;
+}
+
+weft_status session_open_engine(session *s, const session_values *values, const session_plan *plan,
+                                weft_error *err)
+{
+    uint64_t start = clock_now_ns();
+    weft_engine_options options = session_engine_options(values);
+    if (options.context == 0) options.context = plan->context;
+    if (options.memory_bytes == 0) options.memory_bytes = plan->memory;
+    options.max_sequences = plan->max_sequences;
+    options.chunk_tokens = plan->chunk_tokens;
+    options.max_outputs = plan->max_outputs;
+    options.max_drafts = plan->drafts ? 0 : WEFT_NO_DRAFTS;
+    if (plan->no_cache) options.flags |= WEFT_ENGINE_NO_CACHE;
     weft_status status = weft_engine_open(s->model, &options, &s->engine, err);
     s->load_ms += (double)(clock_now_ns() - start) / 1e6;
     return status;

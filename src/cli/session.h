@@ -48,6 +48,9 @@ typedef struct session_plan {
 /* What --draft says, as weft_request wants it; NULL: none. */
 const char *session_drafter(const char *draft);
 
+/* What the options say, as the library takes it. */
+weft_engine_options session_engine_options(const session_values *values);
+
 /* Shows progress on a terminal. A failure to open the engine for what the options say is
  * ARGUMENT. */
 weft_status session_open_model(session *s, const session_values *values, const char *path,

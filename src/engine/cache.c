@@ -44,9 +44,17 @@ static void store_free(const weft_engine *e, engine_store *s)
     mem_free(e->env.allocator, s, sizeof *s);
 }
 
-static weft_status store_config(const weft_engine *e, engine_store *s, weft_error *err)
+weft_status cache_spec(const llm *m, const engine_options *o, const char *kv, kv_spec *spec,
+                       weft_error *err)
 {
-    const engine_options *o = &e->options;
+    weft_status status = kv_spec_parse(kv, o->act == WEFT_ACT_F32 ? "f32" : "bf16", spec, err);
+    spec->n_model_layers = m->params.n_layers;
+    return status;
+}
+
+weft_status cache_config(const llm *m, const engine_options *o, const kv_spec *spec, arena *a,
+                         kv_config *config, weft_error *err)
+{
     /* What is known, and the drafts behind it. */
     uint32_t most_verify = o->max_drafts > 0 ? o->max_drafts + 1 : 0;
     kv_bounds bounds = {.context = o->context,
@@ -55,9 +63,7 @@ static weft_status store_config(const weft_engine *e, engine_store *s, weft_erro
                         .page_tokens = KV_PAGE_TOKENS,
                         .most_verify = most_verify,
                         .marks = !o->no_cache};
-    kv_spec_print(&s->spec, s->text, sizeof s->text);
-    return kv_config_init(&s->config, &s->arena, e->model->kv_layers, e->model->n_kv_layers,
-                          &s->spec, &bounds, err);
+    return kv_config_init(config, a, m->kv_layers, m->n_kv_layers, spec, &bounds, err);
 }
 
 static weft_status store_create(weft_engine *e, const kv_spec *spec, engine_store **out,
@@ -67,7 +73,8 @@ static weft_status store_create(weft_engine *e, const kv_spec *spec, engine_stor
     if (s == NULL) return err_set(err, WEFT_NOMEM, "out of memory for a KV codec");
     s->spec = *spec;
     arena_init(&s->arena, e->env.allocator, 0);
-    weft_status status = store_config(e, s, err);
+    kv_spec_print(&s->spec, s->text, sizeof s->text);
+    weft_status status = cache_config(e->model, &e->options, &s->spec, &s->arena, &s->config, err);
     /* The first is what the pool is made for. */
     if (status == WEFT_OK && e->pool != NULL) status = kv_pool_join(e->pool, &s->config, err);
     if (status != WEFT_OK) {
@@ -105,8 +112,7 @@ weft_status cache_store(weft_engine *e, const char *kv, const engine_store **sto
     engine_store *found = e->stores;
     weft_status status = WEFT_OK;
     if (found == NULL || kv != NULL) {
-        const char *base = e->options.act == WEFT_ACT_F32 ? "f32" : "bf16";
-        status = kv_spec_parse(kv, base, &spec, err);
+        status = cache_spec(e->model, &e->options, kv, &spec, err);
         if (status == WEFT_OK) status = find_store(e, &spec, &found, err);
     }
     if (status != WEFT_OK) return status;
@@ -140,7 +146,7 @@ weft_status cache_begin(weft_engine *e, request *r, weft_error *err)
     const weft_allocator *a = e->env.allocator;
     const kv_config *config = &r->store->config;
     r->space = NULL;
-    if (e->prefix != NULL && (r->flags & WEFT_REQUEST_NO_CACHE) == 0) {
+    if (e->prefix != NULL && config->n_cross == 0 && (r->flags & WEFT_REQUEST_NO_CACHE) == 0) {
         r->space = kv_prefix_space(e->prefix, config, r->salt);
         if (r->space == NULL) return err_set(err, WEFT_NOMEM, "out of memory for the prefix cache");
     }

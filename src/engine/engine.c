@@ -56,6 +56,24 @@ static weft_status open_backend(weft_engine *e, weft_error *err)
     return e->api->supports(e->backend, &e->model->graph, err);
 }
 
+weft_status engine_state_bytes(const llm *m, const engine_options *options, uint32_t n_positions,
+                               uint64_t *n_bytes, weft_error *err)
+{
+    arena a;
+    kv_spec spec;
+    kv_config config;
+    arena_init(&a, m->env.allocator, 0);
+    weft_status status = cache_spec(m, options, options->kv, &spec, err);
+    if (status == WEFT_OK) status = cache_config(m, options, &spec, &a, &config, err);
+    if (status == WEFT_OK && n_positions > options->context) {
+        status = err_set(err, WEFT_LIMIT, "%u positions, the context holds %u", n_positions,
+                         options->context);
+    }
+    *n_bytes = status == WEFT_OK ? kv_config_bytes(&config, n_positions) : 0;
+    arena_deinit(&a);
+    return status;
+}
+
 static weft_status open_kv(weft_engine *e, weft_error *err)
 {
     const engine_options *o = &e->options;

@@ -25,6 +25,10 @@ weft_status engine_open(const llm *m, const engine_options *options, weft_engine
                         weft_error *err);
 void engine_close(weft_engine *e);
 
+/* Bytes of state that an engine opened so promises a request of n_positions. */
+weft_status engine_state_bytes(const llm *m, const engine_options *options, uint32_t n_positions,
+                               uint64_t *n_bytes, weft_error *err);
+
 weft_status engine_submit(weft_engine *e, const weft_request *from, weft_handle *handle,
                           weft_error *err);
 /* The same with a drafter that is no row of the table, whatever from->draft says: state is what its

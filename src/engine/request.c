@@ -30,6 +30,9 @@ static weft_status check_request(const weft_engine *e, const weft_request *r, we
     }
     if (r->n_stop_ids > 0 && r->stop_ids == NULL)
         return err_set(err, WEFT_ARGUMENT, "stop_ids is NULL");
+    if (r->prompt_logits_rows > 0 && r->prompt_logits == NULL)
+        return err_set(err, WEFT_ARGUMENT, "prompt_logits_rows is %u, prompt_logits is NULL",
+                       r->prompt_logits_rows);
     weft_status status = check_ids(r->prompt, r->n_prompt, n_vocab, "prompt token", err);
     if (status == WEFT_OK) status = check_ids(r->stop_ids, r->n_stop_ids, n_vocab, "stop id", err);
     if (status == WEFT_OK) status = sampling_check(&r->sampling, err);
@@ -87,6 +90,7 @@ static request *request_create(const weft_allocator *a, const weft_request *from
     r->salt = from->cache_salt;
     r->prompt_logits = from->prompt_logits;
     r->new_logits = from->new_logits;
+    r->logits_rows = from->prompt_logits_rows;
     r->tokens = mem_alloc(a, token_bytes(r));
     r->logprobs = mem_alloc(a, r->max_new * sizeof(float));
     r->stop_ids = mem_alloc(a, r->n_stop_ids * sizeof(int32_t));
@@ -209,11 +213,23 @@ static weft_status unknown_handle(weft_handle handle, weft_error *err)
     return err_set(err, WEFT_ARGUMENT, "there is no request %llu", (unsigned long long)handle);
 }
 
+/* The poll after the one that handed a piece out gives its memory back. */
+static bool next_piece(request *r)
+{
+    if (r->piece_polled) r->piece_rows = 0;
+    r->piece_polled = r->piece_rows > 0;
+    return r->piece_polled;
+}
+
 weft_status engine_poll(weft_engine *e, weft_handle handle, weft_event *event, weft_error *err)
 {
     thread_lock_take(e->lock);
     request *r = find(e, handle);
-    if (r != NULL && r->n_polled < r->n_tokens - r->n_prompt) {
+    if (r != NULL && next_piece(r)) {
+        event->kind = WEFT_EVENT_LOGITS;
+        event->first = r->piece_first;
+        event->n_rows = r->piece_rows;
+    } else if (r != NULL && r->n_polled < r->n_tokens - r->n_prompt) {
         event->kind = WEFT_EVENT_TOKEN;
         event->token = r->tokens[r->n_prompt + r->n_polled];
         event->logprob = r->logprobs[r->n_polled];

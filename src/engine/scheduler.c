@@ -110,12 +110,13 @@ static void fill_rows(weft_engine *e)
     add_decoding(e);
     uint32_t budget = e->options.chunk_tokens;
     for (request *r = e->first; r != NULL && budget > 0; r = r->next) {
-        if (r->phase != REQUEST_ACTIVE || decodes(r)) continue;
+        if (r->phase != REQUEST_ACTIVE || decodes(r) || r->piece_rows > 0) continue;
         uint32_t n = pending(r) < budget ? pending(r) : budget;
         uint32_t most = kv_seq_most_append(r->seq);
         if (n > most) n = most;
         uint32_t room = b->limits.n_outputs - b->step.n_outputs;
         if (r->prompt_logits != NULL && n > room) n = room;
+        if (r->logits_rows > 0 && n > r->logits_rows) n = r->logits_rows;
         if (n == 0 || wanted(r, n) > room) continue;
         add_row(e, r, n, 0);
         budget -= n;
@@ -149,6 +150,18 @@ bool scheduler_fill(weft_engine *e)
 
 /* ---- after the run --------------------------------------------------------------------------- */
 
+/* Logits of n prompt tokens from first on, to the caller. */
+static void give_prompt_logits(request *r, uint32_t first, uint32_t n, const float *logits,
+                               uint32_t n_vocab)
+{
+    bool pieces = r->logits_rows > 0;
+    memcpy(r->prompt_logits + (pieces ? 0 : (size_t)first * n_vocab), logits,
+           (size_t)n * n_vocab * sizeof(float));
+    if (!pieces) return;
+    r->piece_first = first;
+    r->piece_rows = n;
+}
+
 /* Takes what the row's logits say and returns how many of its n positions stay. No sequence is
  * touched yet: a commit comes once for all rows, when nothing can fail any more. */
 static uint32_t settle_row(weft_engine *e, batch_row *row, uint32_t n)
@@ -158,8 +171,7 @@ static uint32_t settle_row(weft_engine *e, batch_row *row, uint32_t n)
     const float *logits = e->batch.logits + (size_t)row->first_output * n_vocab;
     uint32_t first = r->seq->len;
     if (r->prompt_logits != NULL && first < r->n_prompt && !r->released) {
-        memcpy(r->prompt_logits + (size_t)first * n_vocab, logits,
-               (size_t)row->n_outputs * n_vocab * sizeof(float));
+        give_prompt_logits(r, first, row->n_outputs, logits, n_vocab);
     }
     if (first + n < r->n_tokens) return n;
     if (r->max_new == 0) {

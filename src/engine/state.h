@@ -10,8 +10,8 @@
 
 typedef enum request_phase { REQUEST_WAITING, REQUEST_ACTIVE, REQUEST_DONE } request_phase;
 
-/* Specs that requests of one engine may name; KV_SPEC_TEXT: bytes of one as text. */
-enum { ENGINE_STORES = 16, KV_SPEC_TEXT = 64 };
+/* Specs that requests of one engine may name. */
+enum { ENGINE_STORES = 16 };
 
 /* What requests that name one spec store in. */
 typedef struct engine_store {
@@ -38,6 +38,9 @@ typedef struct request {
     uint32_t n_positions; /* most it will ever forward */
     weft_sampling sampling;
     float *prompt_logits, *new_logits; /* the caller's */
+    uint32_t logits_rows;              /* of prompt_logits when it comes in pieces; else 0 */
+    uint32_t piece_first, piece_rows;  /* of the piece that lies there; piece_rows 0: none */
+    bool piece_polled;
     const engine_store *store;
     uint64_t salt;
     kv_space *space;            /* NULL: it neither finds nor leaves anything */
@@ -124,8 +127,14 @@ uint32_t verify_row(weft_engine *e, batch_row *row, const float *logits);
 /* Ends a request: its state is given back. Called with the lock held, outside a run. */
 void request_end(weft_engine *e, request *r, weft_finish finish, const weft_error *error);
 
+/* The spec that a text means in an engine with such options, and what it makes of the model. */
+weft_status cache_spec(const llm *m, const engine_options *o, const char *kv, kv_spec *spec,
+                       weft_error *err);
+weft_status cache_config(const llm *m, const engine_options *o, const kv_spec *spec, arena *a,
+                         kv_config *config, weft_error *err);
+
 /* What a spec is stored in, made if need be; kv NULL: the engine's. ARGUMENT and UNSUPPORTED as
- * kv/config.h says, LIMIT where there are too many. Called with the lock held. */
+ * kv/spec.h says, LIMIT where there are too many. Called with the lock held. */
 weft_status cache_store(weft_engine *e, const char *kv, const engine_store **store,
                         weft_error *err);
 

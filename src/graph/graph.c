@@ -65,11 +65,16 @@ static const graph_value *at(const graph *g, graph_id id)
     return &g->values[id < g->n_values ? id : 0];
 }
 
-/* Numbers of the step: a weight has no rows of it, ids and appended state are not numbers to
- * compute with. */
+static bool is_state(const graph_value *v)
+{
+    return v->op == GRAPH_KV_APPEND || v->op == GRAPH_KV_STORE || v->op == GRAPH_STATE;
+}
+
+/* Numbers of the step: a weight has no rows of it, ids and states are not numbers to compute
+ * with. */
 static bool is_rows(const graph_value *v)
 {
-    bool numbers = v->op != GRAPH_INPUT && v->op != GRAPH_KV_APPEND && v->op != GRAPH_ROUTE;
+    bool numbers = v->op != GRAPH_INPUT && !is_state(v) && v->op != GRAPH_ROUTE;
     return numbers && (v->rows == GRAPH_TOKENS || v->rows == GRAPH_OUTPUTS);
 }
 
@@ -192,35 +197,58 @@ graph_id graph_glu(graph *g, graph_id gate, graph_id up, graph_act act)
                               .i = {(uint32_t)act, 0}});
 }
 
-/* Records what writes to state i0. A state holds keys and values, or buffers, and each of these is
- * written once. */
+/* Records what writes to state i0, or reads what another graph wrote there. A state holds keys and
+ * values, or buffers, and each of these is written once. */
 static graph_id emit_writer(graph *g, bool ok, graph_value value)
 {
     uint32_t state_i = value.i[0];
     ok = ok && state_i < 65536;
     for (uint32_t i = 1; i < g->n_values && ok; i++) {
         const graph_value *v = &g->values[i];
-        bool writes = v->op == GRAPH_KV_APPEND || v->op == GRAPH_CONV || v->op == GRAPH_GATED_DELTA;
-        if (!writes || v->i[0] != state_i) continue;
-        ok = v->op != value.op && v->op != GRAPH_KV_APPEND && value.op != GRAPH_KV_APPEND;
+        bool buffers = v->op == GRAPH_CONV || v->op == GRAPH_GATED_DELTA;
+        if ((!buffers && !is_state(v)) || v->i[0] != state_i) continue;
+        ok = v->op != value.op && !is_state(v) && !is_state(&value);
     }
     graph_id id = emit(g, ok, value);
     if (id != 0 && state_i >= g->n_states) g->n_states = state_i + 1;
     return id;
 }
 
-graph_id graph_kv_append(graph *g, graph_id k, graph_id v, uint32_t state_i, uint32_t n_heads)
+static graph_id emit_rows(graph *g, graph_op op, graph_id k, graph_id v, uint32_t state_i,
+                          uint32_t n_heads)
 {
     const graph_value *a = at(g, k);
     const graph_value *b = at(g, v);
     bool ok = is_tokens(a) && is_tokens(b) && n_heads > 0;
     ok = ok && a->cols % n_heads == 0 && b->cols % n_heads == 0;
     return emit_writer(g, ok,
-                       (graph_value){.op = GRAPH_KV_APPEND,
+                       (graph_value){.op = op,
                                      .in = {k, v},
                                      .rows = GRAPH_TOKENS,
                                      .cols = b->cols,
-                                     .i = {state_i, n_heads}});
+                                     .i = {state_i, n_heads, ok ? a->cols / n_heads : 0}});
+}
+
+graph_id graph_kv_append(graph *g, graph_id k, graph_id v, uint32_t state_i, uint32_t n_heads)
+{
+    return emit_rows(g, GRAPH_KV_APPEND, k, v, state_i, n_heads);
+}
+
+graph_id graph_kv_store(graph *g, graph_id k, graph_id v, uint32_t state_i, uint32_t n_heads)
+{
+    return emit_rows(g, GRAPH_KV_STORE, k, v, state_i, n_heads);
+}
+
+graph_id graph_state(graph *g, uint32_t state_i, uint32_t n_heads, uint32_t k_dim, uint32_t v_dim)
+{
+    uint64_t k_cols = (uint64_t)n_heads * k_dim;
+    uint64_t v_cols = (uint64_t)n_heads * v_dim;
+    bool ok = k_cols > 0 && v_cols > 0 && k_cols < GRAPH_OUTPUTS && v_cols < GRAPH_OUTPUTS;
+    return emit_writer(g, ok,
+                       (graph_value){.op = GRAPH_STATE,
+                                     .rows = GRAPH_TOKENS,
+                                     .cols = (uint32_t)v_cols,
+                                     .i = {state_i, n_heads, k_dim}});
 }
 
 graph_id graph_kv_append_latent(graph *g, graph_id x, uint32_t v_dim, uint32_t state_i)
@@ -232,7 +260,7 @@ graph_id graph_kv_append_latent(graph *g, graph_id x, uint32_t v_dim, uint32_t s
                                      .in = {x},
                                      .rows = GRAPH_TOKENS,
                                      .cols = v_dim,
-                                     .i = {state_i, 1}});
+                                     .i = {state_i, 1, a->cols}});
 }
 
 graph_id graph_attend(graph *g, graph_id q, graph_id state, uint32_t n_heads, float scale,
@@ -240,11 +268,12 @@ graph_id graph_attend(graph *g, graph_id q, graph_id state, uint32_t n_heads, fl
 {
     const graph_value *a = at(g, q);
     const graph_value *s = at(g, state);
-    bool ok = is_tokens(a) && s->op == GRAPH_KV_APPEND && n_heads > 0 && a->cols % n_heads == 0;
+    bool ok = s->op == GRAPH_KV_APPEND || s->op == GRAPH_STATE;
+    ok = ok && is_tokens(a) && n_heads > 0 && a->cols % n_heads == 0;
     uint32_t cols = 0;
     if (ok) {
         uint32_t kv_heads = s->i[1];
-        ok = n_heads % kv_heads == 0 && a->cols / n_heads == at(g, s->in[0])->cols / kv_heads;
+        ok = n_heads % kv_heads == 0 && a->cols / n_heads == s->i[2];
         uint64_t wide = (uint64_t)n_heads * (s->cols / kv_heads);
         ok = ok && wide < GRAPH_OUTPUTS;
         cols = (uint32_t)wide;
@@ -433,14 +462,24 @@ graph_heads graph_delta_heads(const graph *g, const graph_value *v)
         .n_k = v->i[1], .n_v = n_v, .k_dim = keys / 2 / v->i[1], .v_dim = v->cols / n_v};
 }
 
+static bool stores(const graph *g)
+{
+    bool found = false;
+    for (graph_id id = 1; id < g->n_values; id++) found |= g->values[id].op == GRAPH_KV_STORE;
+    return found;
+}
+
 void graph_finish(graph *g, graph_id logits)
 {
     if (g->error.status != WEFT_OK) return;
-    if (logits == 0 || logits >= g->n_values || g->values[logits].rows != GRAPH_OUTPUTS) {
+    bool only_stores = logits == 0 && stores(g);
+    bool wanted = logits != 0 && logits < g->n_values && g->values[logits].rows == GRAPH_OUTPUTS;
+    if (!wanted && !only_stores) {
         err_set(&g->error, WEFT_FORMAT, "graph: value %u is not a matrix of wanted rows", logits);
         return;
     }
     for (graph_id id = 1; id < g->n_values; id++) {
+        if (g->values[id].op == GRAPH_KV_STORE) continue;
         if (id != logits && graph_last_use(g, id) == id) {
             err_set(&g->error, WEFT_FORMAT, "graph value %u: nothing reads this %s", id,
                     OPS[g->values[id].op].name);
@@ -448,12 +487,13 @@ void graph_finish(graph *g, graph_id logits)
         }
     }
     g->output = logits;
+    g->only_stores = only_stores;
 }
 
 weft_status graph_status(const graph *g, weft_error *err)
 {
     if (g->error.status != WEFT_OK) return err_set(err, g->error.status, "%s", g->error.message);
-    if (g->output == 0) return err_set(err, WEFT_FORMAT, "graph: no output");
+    if (g->output == 0 && !g->only_stores) return err_set(err, WEFT_FORMAT, "graph: no output");
     return WEFT_OK;
 }
 

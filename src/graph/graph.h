@@ -31,6 +31,9 @@
  *               latent: a value is the first columns of its key, which has one head
  *   attend      q [n, H * Dk], state; i0 H, f0 scale, f1 soft-cap: each token against its own
  *               sequence; [n, H * Dv]
+ *   kv_store    k [n, heads * Dk], v [n, heads * Dv]; i0 state index, i1 heads: as kv_append, but
+ *               for graphs to come: nothing in this one reads it
+ *   state       i0 state index, i1 heads, i2 Dk: what another graph stored, a token for attend
  *   take        x [TOKENS, d]: rows whose logits are wanted; [OUTPUTS, d]
  *   softcap     x; f0 c: c tanh(x / c)
  *   stack       i0 first tensor, i1 how many: matrices of one shape behind one another in the list
@@ -55,8 +58,8 @@
  *                 q = q / sqrt(q . q + eps) / sqrt(Dk), k = k / sqrt(k . k + eps)
  *                 g = exp(-exp(A_log) ln(1 + exp(decay + bias))), b = 1 / (1 + exp(-rate))
  *                 S = g S;  S = S + b (v - S k) k^T;  y = S q
- * Numbers are computed with; token ids, what kv_append gives and what route gives are not
- * numbers. */
+ * Numbers are computed with; token ids, states and what route gives are not numbers. Which
+ * positions an attend sees is not said here but by the state's layout and the step. */
 #define GRAPH_OP_MAP(X)                                                                            \
     X(NONE, "none", 0, 0)                                                                          \
     X(WEIGHT, "weight", 0, 0)                                                                      \
@@ -79,7 +82,9 @@
     X(ROUTE, "route", 3, 1)                                                                        \
     X(EXPERTS, "experts", 5, 5)                                                                    \
     X(CONV, "conv", 2, 2)                                                                          \
-    X(GATED_DELTA, "gated_delta", 5, 5)
+    X(GATED_DELTA, "gated_delta", 5, 5)                                                            \
+    X(KV_STORE, "kv_store", 2, 2)                                                                  \
+    X(STATE, "state", 0, 0)
 
 typedef enum graph_op {
 #define GRAPH_OP_ENUM(op, name, n_inputs, n_required) GRAPH_##op,
@@ -145,8 +150,9 @@ typedef struct graph {
     uint32_t n_tensors;
     const graph_rope *ropes; /* [n_ropes], borrowed */
     uint32_t n_ropes;
-    uint32_t n_states; /* 1 + largest state index written to */
-    graph_id output;   /* logits [OUTPUTS, V], once graph_finish was called */
+    uint32_t n_states; /* 1 + largest state index */
+    graph_id output;   /* logits [OUTPUTS, V], once graph_finish was called; 0: none */
+    bool only_stores;  /* finished without logits: what it leaves are states */
     weft_error error;  /* the first */
 } graph;
 
@@ -167,6 +173,8 @@ graph_id graph_glu(graph *g, graph_id gate, graph_id up, graph_act act);
 graph_id graph_kv_append(graph *g, graph_id k, graph_id v, uint32_t state_i, uint32_t n_heads);
 /* The first v_dim columns of x are its value, too. */
 graph_id graph_kv_append_latent(graph *g, graph_id x, uint32_t v_dim, uint32_t state_i);
+graph_id graph_kv_store(graph *g, graph_id k, graph_id v, uint32_t state_i, uint32_t n_heads);
+graph_id graph_state(graph *g, uint32_t state_i, uint32_t n_heads, uint32_t k_dim, uint32_t v_dim);
 graph_id graph_attend(graph *g, graph_id q, graph_id state, uint32_t n_heads, float scale,
                       float softcap);
 graph_id graph_take(graph *g, graph_id x);
@@ -198,7 +206,8 @@ typedef struct graph_heads {
 
 graph_heads graph_delta_heads(const graph *g, const graph_value *v);
 
-/* Marks the logits; every value but the output must have been used. */
+/* Marks the logits, or nothing, 0, if the graph stores what it computes; every value but the output
+ * and what stores must have been used. */
 void graph_finish(graph *g, graph_id logits);
 
 /* OK, or the first error with the operation and index it happened at. */
@@ -214,7 +223,7 @@ weft_status graph_print(const graph *g, strbuf *out);
 typedef struct graph_slot {
     uint32_t start, end; /* first written, last read */
     graph_id shares;     /* an earlier value whose storage it takes, or 0 */
-    /* In floats, a multiple of 16; SIZE_MAX: no storage (weights, tokens, append, output). */
+    /* In floats, a multiple of 16; SIZE_MAX: no storage (weights, tokens, states, output). */
     size_t offset;
     size_t size; /* in floats */
 } graph_slot;

@@ -10,7 +10,8 @@ static bool has_storage(const graph *g, graph_id id)
 {
     graph_op op = g->values[id].op;
     bool constant = op == GRAPH_NONE || op == GRAPH_WEIGHT || op == GRAPH_STACK;
-    return !constant && op != GRAPH_INPUT && op != GRAPH_KV_APPEND && id != g->output;
+    bool state = op == GRAPH_KV_APPEND || op == GRAPH_KV_STORE || op == GRAPH_STATE;
+    return !constant && !state && op != GRAPH_INPUT && id != g->output;
 }
 
 static bool value_size(const graph_value *v, uint32_t n_tokens, uint32_t n_outputs, size_t *size)

@@ -3,37 +3,15 @@
 #ifndef KV_CONFIG_H
 #define KV_CONFIG_H
 
-#include "backend/kv_view.h"
 #include "base/arena.h"
 #include "base/err.h"
-#include "kv/codecs/codec.h"
 #include "kv/layouts/layout.h"
+#include "kv/spec.h"
 
 enum { KV_PAGE_TOKENS = 64 };
 
-/* Codecs of the two sides. */
-typedef struct kv_spec {
-    const kv_codec *k, *v;
-    uint8_t base;   /* the dense type that rows are rounded to before they are packed */
-    uint32_t start; /* a sequence is in base until it has so many positions; 0: it never is */
-} kv_spec;
-
-/* "NAME", "turbo-kAvB" for k=tkA,v=tvB, or "k=NAME,v=NAME" in either order, and "start=N".
- * fallback: a dense codec, the base, for a side that is not named; for both when text is NULL.
- * ARGUMENT names a codec that is not known or not for its side, UNSUPPORTED a setting. */
-weft_status kv_spec_parse(const char *text, const char *fallback, kv_spec *spec, weft_error *err);
-
-/* "bf16", "turbo-k8v4" or "k=bf16,v=f16", with ",start=N" behind it where there is one. */
-void kv_spec_print(const kv_spec *spec, char *text, size_t capacity);
-
-/* UNSUPPORTED names a layer whose heads a codec cannot store, or a latent one, which has one record
- * for keys and values: turbo, and codecs that differ, are not for it; or a codec that no layer
- * would take: recurrent ones keep their own numbers. */
-weft_status kv_spec_check(const kv_spec *spec, const kv_layer *layers, uint32_t n_layers,
-                          weft_error *err);
-
-/* Bytes of one position of a layer that the codecs can store. */
-uint64_t kv_spec_bytes(const kv_spec *spec, const kv_layer *layer);
+/* Bytes of one position of a layer that the codecs can store; own: its spec, without rules. */
+uint64_t kv_spec_bytes(const kv_spec *own, const kv_layer *layer);
 
 /* Bounds a config is made for. */
 typedef struct kv_bounds {
@@ -42,6 +20,8 @@ typedef struct kv_bounds {
     uint32_t page_tokens; /* a power of two in 16..256 */
     uint32_t most_verify; /* most positions of a step of which a part may be kept; 0: all or none */
     bool marks;           /* steps may be asked for a state they pass by (kv/txn.h) */
+    uint32_t
+        cross_context; /* most positions of a sequence's encoder; not 0 where a layer is cross */
 } kv_bounds;
 
 typedef struct kv_config {
@@ -55,19 +35,20 @@ typedef struct kv_config {
     size_t *class_bytes;       /* [n_classes], ascending by first use; NULL once renumbered */
     float *row;                /* [the longest row], for conversion; NULL without start */
     uint32_t n_layers, n_classes;
-    uint32_t n_recurrent; /* layers */
-    uint32_t slots_total; /* sum of n_slots */
-    uint32_t start;       /* as in kv_spec */
+    uint32_t n_recurrent, n_cross; /* layers */
+    uint32_t slots_total;          /* sum of n_slots */
+    uint32_t start;                /* as in kv_spec */
     kv_bounds bounds;
 } kv_config;
 
-/* Everything lives in a, NOMEM otherwise; UNSUPPORTED as above, LIMIT when a page or the pages of a
- * sequence cannot be counted. */
+/* Everything lives in a, NOMEM otherwise; UNSUPPORTED and ARGUMENT as kv_spec_check, LIMIT when a
+ * page or the pages of a sequence cannot be counted. */
 weft_status kv_config_init(kv_config *c, arena *a, const kv_layer *layers, uint32_t n_layers,
                            const kv_spec *spec, const kv_bounds *bounds, weft_error *err);
 
 /* Pages of each class that a sequence of at most n_positions ever holds: need [n_classes] in its
- * codecs, base [n_classes] before it reaches start, beside them until it has. */
+ * codecs, base [n_classes] before it reaches start, beside them until it has. Those of cross layers
+ * are not among them. */
 void kv_config_need(const kv_config *c, uint32_t n_positions, uint32_t *need, uint32_t *base);
 
 /* Classes get other numbers, in all there are n of them: map [n_classes]. */
@@ -83,12 +64,20 @@ static inline bool kv_keeps_all(const kv_config *c, uint32_t layer)
     return layout == KV_LAYOUT_FULL || layout == KV_LAYOUT_LATENT;
 }
 
+/* Pages of each class that cross layers hold of n_positions of an encoder. */
+void kv_config_need_cross(const kv_config *c, uint32_t n_positions, uint32_t *need);
+
 static inline bool kv_is_recurrent(const kv_config *c, uint32_t layer)
 {
     return c->geometries[layer].layout == KV_LAYOUT_RECURRENT;
 }
 
-/* Bytes of all those pages. */
+static inline bool kv_is_cross(const kv_config *c, uint32_t layer)
+{
+    return c->geometries[layer].layout == KV_LAYOUT_CROSS;
+}
+
+/* Bytes of all those pages, with an encoder of cross_context. */
 uint64_t kv_config_bytes(const kv_config *c, uint32_t n_positions);
 
 #endif

@@ -59,6 +59,7 @@ void kv_prefix_destroy(kv_prefix *prefix)
 kv_space *kv_prefix_space(kv_prefix *prefix, const kv_config *config, uint64_t salt)
 {
     kv_space *space = prefix->spaces;
+    ASSERT(config->n_cross == 0);
     while (space != NULL && (space->config != config || space->salt != salt)) space = space->next;
     if (space != NULL) return space;
     space = mem_alloc_zero(prefix->allocator, sizeof *space);

@@ -63,7 +63,8 @@ void kv_prefix_destroy(kv_prefix *prefix);
 /* Gives everything back that no sequence was lent. */
 void kv_prefix_clear(kv_prefix *prefix);
 
-/* The space of a config (borrowed, of this pool) and salt, made if need be; NULL: out of memory. */
+/* The space of a config (borrowed, of this pool, without cross layers: tokens alone do not say what
+ * an encoder left) and salt, made if need be; NULL: out of memory. */
 kv_space *kv_prefix_space(kv_prefix *prefix, const kv_config *config, uint64_t salt);
 
 /* The best of what is there for a sequence of these tokens, of which the last is to be forwarded in

@@ -32,7 +32,10 @@ typedef struct kv_seq {
     uint32_t mark_at;      /* positions at which the marked states stand; 0: there are none */
     /* What was reserved in its codecs and in base. */
     uint32_t need[KV_CLASSES_MOST], base_need[KV_CLASSES_MOST];
-    uint32_t lent; /* positions in whole pages that layers which keep all have from lender */
+    uint32_t cross_need[KV_CLASSES_MOST]; /* for cross layers */
+    uint32_t cross_len;   /* the encoder's positions; 0: not written yet (kv/cross.h) */
+    uint32_t cross_limit; /* positions it was reserved for; those it has, once written */
+    uint32_t lent;        /* positions in whole pages that layers which keep all have from lender */
     kv_lender lender;
     bool reserved;
     bool converted; /* its pages are in its codecs; from the first if start is 0 */
@@ -50,9 +53,15 @@ typedef struct kv_source {
     kv_page *(*state)(const void *user, uint32_t layer); /* of a recurrent layer */
 } kv_source;
 
-/* Reserves pages for n_positions: LIMIT or NOMEM when that cannot be, with nothing changed. */
+/* Reserves pages for n_positions, and where there are cross layers for an encoder as long as bounds
+ * allow: LIMIT or NOMEM when that cannot be, with nothing changed. */
 weft_status kv_seq_create(const weft_allocator *allocator, kv_pool *pool, const kv_config *config,
                           uint32_t n_positions, kv_seq **out, weft_error *err);
+
+/* The same with an encoder of at most n_cross positions, perhaps none. */
+weft_status kv_seq_create_cross(const weft_allocator *allocator, kv_pool *pool,
+                                const kv_config *config, uint32_t n_positions, uint32_t n_cross,
+                                kv_seq **out, weft_error *err);
 
 /* A sequence that stands where source does and may grow to n_positions. They share pages, and
  * whoever writes first has a copy. ARGUMENT inside a transaction and when n_positions is less than
@@ -63,7 +72,7 @@ weft_status kv_seq_clone(const weft_allocator *allocator, const kv_seq *source,
 /* A sequence that stands where source does, at len, and may grow to n_positions. Pages are shared
  * as with a clone, but whole pages of layers that keep all are lent: they are not reserved again,
  * and the lender hears of the sequence's end. Nothing is lent where it fails: ARGUMENT when
- * n_positions is less than len, else as kv_seq_create. */
+ * n_positions is less than len, else as kv_seq_create. What an encoder wrote is no part of it. */
 weft_status kv_seq_resume(const weft_allocator *allocator, kv_pool *pool, const kv_config *config,
                           uint32_t n_positions, const kv_source *source, kv_seq **out,
                           weft_error *err);

@@ -175,7 +175,9 @@ typedef struct model_build {
     const model_params *p;
     const model_family *family;
     const uint32_t *bound; /* [n_slots, n_layers], tensor index + 1, 0: absent */
-    kv_layer *kv_layers;   /* [n_layers at most]; build() describes its states here */
+    /* [n_layers at most]; build() describes its states here: that of layer i is the i-th, layers
+     * that share those of others come last. */
+    kv_layer *kv_layers;
     uint32_t n_kv_layers;
 } model_build;
 

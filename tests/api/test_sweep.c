@@ -92,7 +92,10 @@ static weft_status scenario_ids(const env *world, void *user, weft_error *err)
                                 .kv = "affine8g32,start=9"};
     weft_model *model = NULL;
     weft_engine *engine = NULL;
+    uint64_t n_bytes = 0;
     weft_status status = api_model_open(user, &options, world->io, &model, err);
+    if (status == WEFT_OK) status = weft_model_state_bytes(model, &with, 40, &n_bytes, err);
+    if (status == WEFT_OK && n_bytes == 0) status = err_set(err, WEFT_ARGUMENT, "no bytes");
     if (status == WEFT_OK) status = weft_engine_open(model, &with, &engine, err);
     if (status == WEFT_OK) status = generate(engine, IDS, 10, NULL, err);
     weft_engine_close(engine);

@@ -4,8 +4,10 @@
 #ifndef BACKEND_OPS_MODEL_H
 #define BACKEND_OPS_MODEL_H
 
+#include "backend/host.h"
 #include "backend/kernel_cases.h"
 #include "base/assert.h"
+#include "base/rng.h"
 #include "kv/config.h"
 #include "support/fault.h"
 #include "support/graph_oracle.h"
@@ -17,7 +19,8 @@ enum {
     MODEL_VOCAB = 37,
     SEQ_MOST = 520,
     ROWS_MOST = 8,
-    CHUNK_MOST = 520
+    CHUNK_MOST = 520,
+    CROSS_MOST = 300
 };
 
 /* ---- models ---- */
@@ -213,6 +216,32 @@ static inline graph_id model_experts(model *m, graph_id x, graph_act act)
     return graph_experts(g, x, route, (const graph_id[]){gate, up, down}, act);
 }
 
+/* Queries of x over what an encoder left. */
+static inline graph_id model_cross(model *m, graph_id x)
+{
+    graph *g = &m->g;
+    uint32_t state_i = m->n_layers;
+    m->layers[m->n_layers++] = (kv_layer){
+        .layout = KV_LAYOUT_CROSS, .n_heads = m->n_kv_heads, .k_dim = m->k_dim, .v_dim = m->v_dim};
+    graph_id q = model_linear(m, x, m->n_heads * m->k_dim);
+    if (draw(0, 1) == 0) q = model_norm(m, q, m->k_dim);
+    graph_id state = graph_state(g, state_i, m->n_kv_heads, m->k_dim, m->v_dim);
+    float scale = (float)(0.2 / sqrt((double)m->k_dim));
+    graph_id o = graph_attend(g, q, state, m->n_heads, scale, draw(0, 1) == 0 ? 0.0F : 5.0F);
+    return model_linear(m, o, m->width);
+}
+
+/* Keys and values of x for another graph. */
+static inline void model_store(model *m, graph_id x)
+{
+    uint32_t state_i = m->n_layers;
+    m->layers[m->n_layers++] = (kv_layer){
+        .layout = KV_LAYOUT_FULL, .n_heads = m->n_kv_heads, .k_dim = m->k_dim, .v_dim = m->v_dim};
+    graph_id k = model_linear(m, x, m->n_kv_heads * m->k_dim);
+    graph_id v = model_linear(m, x, m->n_kv_heads * m->v_dim);
+    graph_kv_store(&m->g, k, v, state_i, m->n_kv_heads);
+}
+
 /* A recurrent layer over x: conv, and gated_delta with it or not; heads of odd sizes. */
 static inline graph_id model_recurrent(model *m, graph_id x, bool delta)
 {
@@ -327,7 +356,9 @@ typedef struct sequence {
     unsigned char *records[MODEL_STATES];   /* where a test wants them, its own; else NULL */
     unsigned char *marked[MODEL_STATES];    /* likewise */
     uint32_t mark;                          /* of the next row */
-    float *logits;                          /* [n, cols of the output] */
+    uint32_t cross_len; /* positions of its encoder, the same for the same ids */
+    uint32_t block[2];  /* positions [0], .. [1] - 1 see each other, and lie in one step */
+    float *logits;      /* [n, cols of the output] */
 } sequence;
 
 /* Whether the heads of every layer can be stored so. */
@@ -393,13 +424,15 @@ static inline void machine_open(machine *w, const model *m, setup s)
     assert_ok(s.api->plan(w->b, &m->g, &limits, &w->plan, &err), &err);
     assert_true(s.api->plan_bytes(w->plan) > 0);
     arena_init(&w->arena, &w->memory.allocator, 0);
-    kv_spec spec = {s.k, s.v, s.base == 0 ? KV_BASE_F32 : s.base, 0};
+    kv_spec spec = {.k = s.k, .v = s.v, .base = s.base == 0 ? KV_BASE_F32 : s.base};
     bool stores = false;
     for (uint32_t i = 0; i < m->n_layers; i++)
         stores = stores || m->layers[i].layout != KV_LAYOUT_RECURRENT;
     if (!stores) spec.k = spec.v = kv_codec_by_id(spec.base);
-    kv_bounds bounds = {
-        .context = SEQ_MOST, .most_append = CHUNK_MOST, .page_tokens = s.page_tokens};
+    kv_bounds bounds = {.context = SEQ_MOST,
+                        .most_append = CHUNK_MOST,
+                        .page_tokens = s.page_tokens,
+                        .cross_context = CROSS_MOST};
     assert_ok(kv_config_init(&w->config, &w->arena, m->layers, m->n_layers, &spec, &bounds, &err),
               &err);
     if (stores && model_takes(m, s.v, KV_FOR_K) && model_takes(m, s.k, KV_FOR_V)) {
@@ -425,6 +458,42 @@ static inline size_t page_bytes_of(const kv_config *c, uint32_t slot)
     return c->geometries[layer].page_bytes;
 }
 
+/* What an encoder could have left for a layer: numbers that follow from seed alone. */
+static inline void fill_cross(const kv_view *view, uint64_t seed, uint32_t n)
+{
+    const kv_geometry *g = view->geometry;
+    size_t n_k = (size_t)g->n_heads * g->k_dim;
+    size_t n_v = (size_t)g->n_heads * g->v_dim;
+    float *k = case_alloc(n_k * sizeof *k);
+    float *v = case_alloc(n_v * sizeof *v);
+    uint64_t counter = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        for (size_t j = 0; j < n_k; j++) k[j] = (float)(rng_unit(seed, counter++) - 0.5);
+        for (size_t j = 0; j < n_v; j++) v[j] = (float)(rng_unit(seed, counter++) - 0.5);
+        host_append(view, i, k, v);
+    }
+    free(k);
+    free(v);
+}
+
+static inline void sequence_views(const sequence *q, kv_view *views, uint32_t stride);
+
+/* Lengths of encoders: none, one position, around the edges of pages and splits, any. */
+static inline void sequence_encode(sequence *q)
+{
+    static const uint32_t LENGTHS[] = {0, 1, 63, 64, 65, 255, 256, 257};
+    kv_view views[MODEL_STATES];
+    uint64_t seed = (uint64_t)q->n << 32;
+    for (uint32_t i = 0; i < q->n; i++) seed = rng_u64(seed + (uint64_t)q->ids[i], i);
+    uint64_t which = seed % (2 * COUNT_OF(LENGTHS));
+    uint32_t any = (uint32_t)(seed / 16 % (CROSS_MOST + 1));
+    q->cross_len = which < COUNT_OF(LENGTHS) ? LENGTHS[which] : any;
+    sequence_views(q, views, 1);
+    for (uint32_t l = 0; l < q->config->n_layers; l++) {
+        if (kv_is_cross(q->config, l)) fill_cross(&views[l], seed + l, q->cross_len);
+    }
+}
+
 static inline void sequence_open_with(machine *w, sequence *q, const kv_config *config,
                                       const int32_t *ids, uint32_t n)
 {
@@ -447,6 +516,7 @@ static inline void sequence_open_with(machine *w, sequence *q, const kv_config *
             memset(q->states[l][i], w->s.fill, size);
         }
     }
+    sequence_encode(q);
     uint32_t cols = w->m->values[w->m->g.output].cols;
     q->logits = case_alloc((size_t)n * cols * sizeof(float));
     memset(q->logits, 0x7f, (size_t)n * cols * sizeof(float));
@@ -480,6 +550,7 @@ static inline void sequence_views(const sequence *q, kv_view *views, uint32_t st
                                               .pages = pages,
                                               .n_slots = q->config->n_slots[l],
                                               .len = q->len};
+        if (kv_is_cross(q->config, l)) views[(size_t)l * stride].len = q->cross_len;
         pages += q->config->n_slots[l];
         if (!kv_is_recurrent(q->config, l)) continue;
         views[(size_t)l * stride].committed = q->len == 0 ? NULL : q->states[l][0];
@@ -500,6 +571,13 @@ static inline void sequence_publish(sequence *q)
     }
 }
 
+/* The last position that one sees. */
+static inline uint32_t sequence_highest(const sequence *q, uint32_t position)
+{
+    bool inside = position >= q->block[0] && position < q->block[1];
+    return inside ? q->block[1] - 1 : position;
+}
+
 /* One row of a step: the next n tokens, of which the last n_wanted give logits. */
 typedef struct row {
     sequence *q;
@@ -511,6 +589,7 @@ static inline void machine_step(machine *w, const row *rows, uint32_t n_rows)
     static int32_t ids[CHUNK_MOST + ROWS_MOST];
     static uint32_t positions[CHUNK_MOST + ROWS_MOST];
     static uint32_t outputs[CHUNK_MOST + ROWS_MOST];
+    static uint32_t highest[CHUNK_MOST + ROWS_MOST];
     uint32_t row_starts[ROWS_MOST + 1] = {0};
     kv_view views[MODEL_STATES * ROWS_MOST];
     backend_step step = {.n_rows = n_rows,
@@ -524,6 +603,8 @@ static inline void machine_step(machine *w, const row *rows, uint32_t n_rows)
         for (uint32_t i = 0; i < rows[r].n; i++) {
             ids[step.n_tokens] = q->ids[q->len + i];
             positions[step.n_tokens] = q->len + i;
+            highest[step.n_tokens] = sequence_highest(q, q->len + i);
+            if (q->block[1] > 0) step.highest = highest;
             if (i + rows[r].n_wanted >= rows[r].n) outputs[step.n_outputs++] = step.n_tokens;
             step.n_tokens++;
         }

@@ -61,6 +61,17 @@ static inline void pattern_chunked(model *m)
     graph_finish(&m->g, model_linear(m, graph_take(&m->g, x), MODEL_VOCAB));
 }
 
+/* Attention to an encoder, and keys and values that are stored for others. */
+static inline void pattern_cross(model *m)
+{
+    graph *g = &m->g;
+    graph_id x = model_embed(m);
+    if (draw(0, 1) == 0) model_store(m, x);
+    x = graph_add(g, x, model_cross(m, model_norm(m, x, m->width)));
+    if (draw(0, 1) == 0) model_store(m, x);
+    graph_finish(g, model_linear(m, graph_take(g, x), MODEL_VOCAB));
+}
+
 /* Experts beside a layer of the same input, of all tokens and of those that are wanted. */
 static inline void pattern_experts(model *m)
 {

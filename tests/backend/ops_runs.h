@@ -20,29 +20,54 @@ enum { N_SEQS = 3 };
 typedef struct texts {
     int32_t ids[N_SEQS][SEQ_MOST];
     uint32_t n[N_SEQS];
+    uint32_t block[N_SEQS][2]; /* as in sequence */
 } texts;
 
 static inline void fill_texts(texts *t, uint32_t most)
 {
+    memset(t->block, 0, sizeof t->block);
     for (uint32_t i = 0; i < N_SEQS; i++) {
         t->n[i] = draw(1, most);
         for (uint32_t k = 0; k < SEQ_MOST; k++) t->ids[i][k] = (int32_t)draw(0, MODEL_VOCAB - 1);
     }
 }
 
+/* Some positions of each text see each other; of some, all or one. */
+static inline void fill_blocks(texts *t)
+{
+    for (uint32_t i = 0; i < N_SEQS; i++) {
+        t->block[i][0] = draw(0, 2) == 0 ? 0 : draw(0, t->n[i] - 1);
+        t->block[i][1] = draw(0, 2) == 0 ? t->n[i] : draw(t->block[i][0] + 1, t->n[i]);
+    }
+}
+
+static inline void open_text(machine *w, sequence *q, const texts *t, uint32_t i)
+{
+    sequence_open(w, q, t->ids[i], t->n[i]);
+    memcpy(q->block, t->block[i], sizeof q->block);
+}
+
 /* Every sequence by itself and at once. */
 static inline void run_alone(machine *w, sequence *q, const texts *t)
 {
     for (uint32_t i = 0; i < N_SEQS; i++) {
-        sequence_open(w, &q[i], t->ids[i], t->n[i]);
+        open_text(w, &q[i], t, i);
         machine_step(w, &(row){&q[i], t->n[i], t->n[i]}, 1);
     }
+}
+
+/* n, or so many that a block lies in the step as a whole or not at all. */
+static inline uint32_t whole_blocks(const sequence *q, uint32_t n)
+{
+    uint32_t end = q->len + n;
+    if (end <= q->block[0] || end >= q->block[1]) return n;
+    return (q->len < q->block[0] ? q->block[0] : q->block[1]) - q->len;
 }
 
 /* All together, in pieces of random sizes and in random company. */
 static inline void run_together(machine *w, sequence *q, const texts *t, uint32_t chunk)
 {
-    for (uint32_t i = 0; i < N_SEQS; i++) sequence_open(w, &q[i], t->ids[i], t->n[i]);
+    for (uint32_t i = 0; i < N_SEQS; i++) open_text(w, &q[i], t, i);
     for (;;) {
         row rows[N_SEQS];
         uint32_t n_rows = 0;
@@ -55,6 +80,7 @@ static inline void run_together(machine *w, sequence *q, const texts *t, uint32_
             if (left == 0 || draw(0, 3) == 0) continue;
             uint32_t n = draw(1, chunk);
             if (n > left) n = left;
+            n = whole_blocks(s, n);
             if (n > budget) continue;
             budget -= n;
             rows[n_rows++] = (row){s, n, n};

@@ -208,6 +208,7 @@ static const struct {
     {"conv", pattern_conv, 0.01, false},
     {"delta", pattern_delta, 0.3, true},
     {"two kinds", pattern_two_kinds, 0.3, true},
+    {"cross", pattern_cross, 0.3, false},
 };
 
 /* ---- running them ---- */
@@ -264,6 +265,7 @@ static void check_pattern(size_t k, uint32_t most_tokens, bool seen[GRAPH_N_OPS]
     assert_ok(graph_status(&m.g, &err), &err);
     for (graph_id id = 0; id < m.g.n_values; id++) seen[m.values[id].op] = true;
     fill_texts(&t, most_tokens);
+    if (m.n_layers > 0 && draw(0, 1) == 0) fill_blocks(&t);
     setup s = random_setup(&m, &BACKEND_REF, NULL);
     if (PATTERNS[k].f32) {
         s.act = WEFT_ACT_F32;
@@ -288,7 +290,9 @@ static void check_pattern(size_t k, uint32_t most_tokens, bool seen[GRAPH_N_OPS]
                 kv_view views[MODEL_STATES];
                 sequence_views(&q[j], views, 1);
                 if (i > 0) graph_oracle_free(&oracle[j]);
-                graph_oracle_run(&oracle[j], &m.g, views, s.act, t.ids[j], t.n[j]);
+                uint32_t highest[SEQ_MOST];
+                for (uint32_t p = 0; p < q[j].n; p++) highest[p] = sequence_highest(&q[j], p);
+                graph_oracle_run(&oracle[j], &m.g, views, s.act, t.ids[j], highest, t.n[j]);
             }
             check_bounds(&w, &q[j], &oracle[j]);
         }
@@ -333,7 +337,8 @@ static void test_long_sequences_within_bounds(void **state)
         case_seed = 77 + round;
         for (size_t k = 0; k < COUNT_OF(PATTERNS); k++) {
             void (*build)(model *) = PATTERNS[k].build;
-            bool one = build == pattern_latent || build == pattern_chunked;
+            bool one =
+                build == pattern_latent || build == pattern_chunked || build == pattern_cross;
             if (one || build == pattern_attention || build == pattern_window) {
                 check_pattern(k, SEQ_MOST, seen);
             }

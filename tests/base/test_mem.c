@@ -2,6 +2,7 @@
 #include "base/mem.h"
 #include "support/test.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "support/fault.h"
@@ -53,6 +54,18 @@ static void test_helpers(void **state)
     assert_null(mem_alloc_zero(a, 10));
 }
 
+/* What the kernel says in another place. */
+static void test_of_machine(void **state)
+{
+    (void)state;
+    FILE *f = fopen("/proc/meminfo", "r");
+    assert_non_null(f);
+    unsigned long long kib = 0;
+    assert_int_equal(fscanf(f, "MemTotal: %llu kB", &kib), 1);
+    fclose(f);
+    assert_int_equal(mem_of_machine(), kib * 1024);
+}
+
 static void overflow(void *user)
 {
     *(size_t *)user = size_align(SIZE_MAX - 62, 64);
@@ -85,6 +98,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_system),
         cmocka_unit_test(test_helpers),
+        cmocka_unit_test(test_of_machine),
         cmocka_unit_test(test_sizes),
     };
     return TEST_RUN("base/mem", tests);

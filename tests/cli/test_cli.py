@@ -7,6 +7,7 @@
 import array
 import fcntl
 import json
+import math
 import os
 import pty
 import re
@@ -88,7 +89,7 @@ class Usage(Case):
     def test_help(self):
         self.assertEqual(self.fine("--version"), "weft 0.1.0\n")
         text = self.fine("--help")
-        for command in ("run", "tokenize", "inspect", "bench", "logits", "selfcheck"):
+        for command in ("run", "tokenize", "inspect", "fit", "bench", "logits", "eval", "selfcheck"):
             self.assertIn(f"  {command} ", text)
             self.assertIn(f"usage: weft {command} ", self.fine(command, "--help"))
             self.assertEqual(self.fine(command, "-h"), self.fine(command, "--help"))
@@ -129,6 +130,13 @@ class Usage(Case):
             (["logits", draft, "--ids", "1", "-p", "x", "--out", "x"], "only one of"),
             (["logits", draft, "--ids", "1,,2", "--out", "x"], "''"),
             (["logits", draft, "--ids", "1"], "--out"),
+            (["eval", "--text", "x", draft], "which eval, ppl|kl?"),
+            (["eval", draft, "--text", "x"], "after eval, expected ppl|kl"),
+            (["eval", "mean", draft, "--text", "x"], "'mean' after eval, expected ppl|kl"),
+            (["eval", "ppl", draft], "--text"),
+            (["eval", "ppl", draft, "--text", "x", "--against-kv", "f32"], "belong to kl"),
+            (["eval", "kl", draft, "--text", "x"], "--against"),
+            (["eval", "kl"], "MODEL is missing"),
             (["bench", draft, "--batch", "1,x"], "'1,x'"),
             (["bench", draft, "--batch", "0"], "'0'"),
             (["bench", draft, "--prompt", ",".join("1" * 33)], "at most 32"),
@@ -404,6 +412,25 @@ class Logits(Case):
                     again = self.logits(name, "--ids", ids, "--gen", "3", *words)
                     for key, value in first.items():
                         self.assertEqual(value[2].tobytes(), again[key][2].tobytes(), key)
+
+    def test_rules_for_layers(self):
+        ids = ",".join(str(i * 37 % 4096) for i in range(70))
+        plain = self.logits("window-mlx4", "--ids", ids, "--kv", "k=f16,v=tv4")["logits"][2]
+        for spec in ("turbo-k8v4,0..-1.k=f16", "v=tv4,0..2.k=f16,-3..5.k=f16", "k=f16,v=tv4,1=q8_0"):
+            rules = self.logits("window-mlx4", "--ids", ids, "--kv", spec)["logits"][2]
+            self.assertEqual(rules == plain, "q8_0" not in spec, spec)
+        words = ["--ids", ids, "--act", "f32", "--kv", "affine4g64,0..1=bf16,2=turbo-k8v3,-2.v=tv5,start=40"]
+        fast = self.logits("window-mlx4", *words)["logits"][2]
+        slow = self.logits("window-mlx4", *words, "--backend", "ref")["logits"][2]
+        self.assertLess(max(abs(x - y) for x, y in zip(fast, slow)), 1e-3)
+        for status, spec, part in (
+            (2, "bf16,0=f16", "kv override for layer 0: layer 0 is recurrent"),
+            (2, "bf16,-7=f16", "kv override for layer -7: the model has 6 layers"),
+            (2, "bf16,2=nonsense", "unknown kv codec 'nonsense'"),
+            (1, "bf16,2.start=5", "'2.start=5'"),
+        ):
+            words = ["logits", model("hybrid-mlx4"), "--ids", "1", "--out", self.folder / "out"]
+            self.assertIn(part, self.sentence(status, *words, "--kv", spec))
 
     def test_reference(self):
         """Greedy tokens of the reference implementation, in f32 from bf16 weights."""
@@ -885,10 +912,269 @@ class Inspect(Case):
         self.assertEqual(sizes["turbo-k8v3"], 2 * (64 + 8 + 24 + 4))
         self.assertEqual(report["parameters"], 918144)
 
+    def test_plan(self):
+        plan = json.loads(self.fine("inspect", model("hybrid-mlx4"), "--json", "--kv", "affine8g64,-1.v=tv4"))["kv_plan"]
+        self.assertEqual(plan["kv"], "affine8g64,-1.v=tv4")
+        rows = [[row[key] for key in "first last layout k v window".split()] for row in plan["layers"]]
+        self.assertEqual(rows, [
+            [0, 1, "recurrent", "f32", "f32", 0],
+            [2, 2, "full", "affine8g64", "affine8g64", 0],
+            [3, 4, "recurrent", "f32", "f32", 0],
+            [5, 5, "full", "affine8g64", "tv4", 0],
+        ])
+        report = json.loads(self.fine("inspect", model("hybrid-mlx4"), "--json"))
+        self.assertNotIn("kv_plan", report)
+        # With the same everywhere it comes to what the table of codecs says.
+        for name in ("hybrid-mlx4", "window-mlx4"):
+            report = json.loads(self.fine("inspect", model(name), "--json", "--kv", "turbo-k8v4"))
+            sums = next(row for row in report["kv"] if row["codec"] == "turbo-k8v4")
+            for key in ("bytes_per_token", "bytes_fixed"):
+                found = sum(row[key] * (row["last"] - row["first"] + 1) for row in report["kv_plan"]["layers"])
+                self.assertEqual(found, sums[key])
+        windows = [row["window"] for row in report["kv_plan"]["layers"]]
+        self.assertEqual(windows, [64, 0, 64, 0])
+        shared = SOURCE / "tests" / "golden" / "gemma4-ple"
+        text = self.fine("inspect", shared, "--kv", "bf16,0=affine8g64")
+        self.assertRegex(text, r"(?m)^0 +(window|full)[ 0-9]+affine8g64 ")
+        self.assertRegex(text, r"(?m)^\S+ +shared +that of another +0 +0$")
+        self.assertIn("layer 99", self.sentence(2, "inspect", shared, "--kv", "bf16,99=f16"))
+        self.assertIn("shares", self.sentence(2, "inspect", shared, "--kv", "bf16,-1=f16"))
+
     def test_table(self):
         text = self.fine("inspect", model("window-mlx4"), "--tensors")
         for part in ("gemma3", "affine4g64", "bits each", "model.embed_tokens", "keys and values"):
             self.assertIn(part, text)
+
+
+class Fit(Case):
+    def fit(self, name, *words):
+        report = json.loads(self.fine("fit", model(name), "--json", *words))
+        self.assertEqual(report["left"], max(0, report["memory"] - report["weights"] - report["scratch"]))
+        for row in report["kv"]:
+            self.assertEqual(row["bytes_all"], row["bytes_sequence"] * report["sequences"])
+            fits = report["weights"] + report["scratch"] + row["bytes_all"] <= report["memory"]
+            self.assertEqual(row["fits"], fits)
+        self.assertEqual(report["fits"], report["kv"][0]["fits"])
+        return report
+
+    def test_what_an_engine_takes(self):
+        """The budget of one sequence is enough for it, and a byte less is not."""
+        for name, spec in (("window-mlx4", "turbo-k8v3,0=bf16"), ("hybrid-mlx4", "f16,start=40"), ("draft", "bf16")):
+            report = self.fit(name, "--context", "200", "--kv", spec)
+            self.assertEqual(report["kv"][0]["kv"], spec)
+            n = report["kv"][0]["bytes_sequence"]
+            words = ["run", model(name), "--raw", "-p", "a", "--context", "200", "--kv", spec, "--memory"]
+            self.fine(*words, n)
+            message = self.sentence(1, *words, n - 1)
+            self.assertIn(f"needs {n} bytes of state, the budget is {n - 1}", message)
+
+    def test_limits(self):
+        report = self.fit("target-mlx8", "--sequences", "3", "--memory", "40M", "--kv", "f32")
+        self.assertEqual((report["memory"], report["context"], report["sequences"]), (40 << 20, 2048, 3))
+        self.assertFalse(report["fits"])
+        rows = {row["kv"]: row for row in report["kv"]}
+        self.assertEqual(len(rows), len(report["kv"]))
+        self.assertTrue({"f32", "bf16", "affine8g64", "turbo-k8v3"} <= set(rows))
+        self.assertEqual(rows["turbo-k4v3"]["most_context"], 2048)
+        for kv, most in (("f32", 1), ("bf16", 2048)):
+            row = rows[kv]
+            self.assertGreater(row["most_context"], 0)
+            for context, fits in ((row["most_context"], True), (row["most_context"] + 1, False)):
+                again = self.fit("target-mlx8", "--sequences", "3", "--kv", kv, "--context", context)
+                self.assertEqual(again["kv"][0]["bytes_all"] <= report["left"], fits)
+            n = row["most_sequences"]
+            self.assertLessEqual(n * row["bytes_sequence"], report["left"])
+            self.assertGreater((n + 1) * row["bytes_sequence"], report["left"])
+
+    def test_sentences(self):
+        words = ["fit", model("target-mlx8"), "--sequences", "3", "--kv", "f32"]
+        text = self.fine(*words, "--memory", "60M")
+        found = re.search(
+            r"f32 does not fit, .* are missing. What fits: --kv (\S+), or --context (\d+), or --sequences (\d+)\n",
+            text,
+        )
+        self.assertTrue(found, text)
+        kv, context, n = found.groups()
+        for change in (["--kv", kv], ["--context", context], ["--sequences", n]):
+            self.assertIn(" fits, ", self.fine(*words, "--memory", "60M", *change))
+        self.assertIn("alone are too much", self.fine(*words, "--memory", "1M"))
+        self.assertIn("f32 fits, ", self.fine(*words))
+
+    def test_machine(self):
+        with open("/proc/meminfo", encoding="ascii") as file:
+            total = int(re.search(r"MemTotal: +(\d+) kB", file.read()).group(1))
+        self.assertEqual(self.fit("draft")["memory"], total * 1024)
+
+    def test_failures(self):
+        self.assertIn("2048", self.sentence(2, "fit", model("draft"), "--context", "2049"))
+        self.assertIn("q99", self.sentence(2, "fit", model("draft"), "--kv", "q99"))
+        self.assertIn("'0'", self.sentence(2, "fit", model("draft"), "--sequences", "0"))
+
+
+class Eval(Case):
+    """Losses and divergences against those that plain Python makes of the same logits."""
+
+    TEXT = "Once upon a time there was a fox called Mia. She was kind, and liked to explore 27 woods. " * 3
+
+    def setUp(self):
+        super().setUp()
+        self.text = self.folder / "text"
+        self.text.write_text(self.TEXT)
+        self.ids = json.loads(self.fine("tokenize", model("draft"), "-p", self.TEXT))
+
+    def eval(self, verb, name, *words):
+        path = name if isinstance(name, Path) else model(name)
+        return json.loads(self.fine("eval", verb, path, "--text", self.text, "--json", *words))
+
+    def rows(self, name, ids, *words):
+        """Logits after each token but the last, and the log of the sum of their exponentials."""
+        out = self.folder / "out.safetensors"
+        path = name if isinstance(name, Path) else model(name)
+        self.fine("logits", path, "--ids", ",".join(map(str, ids)), "--out", out, *words)
+        _, (n, n_vocab), values = read_tensors(out)["logits"]
+        for i in range(n - 1):
+            row = values[i * n_vocab : (i + 1) * n_vocab]
+            most = max(row)
+            yield row, most + math.log(math.fsum(math.exp(x - most) for x in row))
+
+    def losses(self, name, windows, *words):
+        """windows: [(ids, first that counts)]"""
+        return [
+            log_sum - row[ids[i + 1]]
+            for ids, first in windows
+            for i, (row, log_sum) in enumerate(self.rows(name, ids, *words))
+            if i + 1 >= first
+        ]
+
+    def check_loss(self, run, losses):
+        mean = math.fsum(losses) / len(losses)
+        variance = math.fsum((x - mean) ** 2 for x in losses) / (len(losses) - 1)
+        self.assertAlmostEqual(run["loss"], mean, delta=1e-10)
+        self.assertAlmostEqual(run["loss_error"] / math.sqrt(variance / len(losses)), 1, delta=1e-5)
+        self.assertAlmostEqual(run["perplexity"] / math.exp(mean), 1, delta=1e-10)
+
+    def test_perplexity(self):
+        result = self.eval("ppl", "draft")
+        self.assertEqual((result["tokens"], result["windows"]), (len(self.ids), 1))
+        self.assertEqual(result["scored"], len(self.ids) - 1)
+        self.assertEqual(result["runs"][0]["kv"], "bf16")
+        self.check_loss(result["runs"][0], self.losses("draft", [(self.ids, 1)]))
+
+    def test_windows(self):
+        ids = self.ids[:50]
+        windows = [(ids[0:16], 1), (ids[16:32], 1), (ids[32:48], 1), (ids[48:50], 1)]
+        words = ["--context", "16", "--tokens", "50", "--kv", "f16"]
+        result = self.eval("ppl", "draft", *words)
+        self.assertEqual((result["windows"], result["scored"], result["context"]), (4, 46, 16))
+        self.check_loss(result["runs"][0], self.losses("draft", windows, "--kv", "f16"))
+        # Each sees at least eleven more, and counts once.
+        windows = [(ids[0:16], 1)] + [(ids[at : at + 16], 11) for at in range(5, 35, 5)]
+        result = self.eval("ppl", "draft", *words, "--stride", "5", "--tokens", "46")
+        self.assertEqual((result["windows"], result["scored"]), (7, 45))
+        self.check_loss(result["runs"][0], self.losses("draft", windows, "--kv", "f16"))
+        # A last window with nothing before its only token.
+        self.assertEqual(self.eval("ppl", "draft", *words, "--tokens", "33")["scored"], 30)
+
+    def test_what_stands_before_a_text(self):
+        path = self.copy_model()
+        file = path / "tokenizer.json"
+        tokenizer = json.loads(file.read_text())
+        tokenizer["post_processor"] = {
+            "type": "TemplateProcessing",
+            "single": [
+                {"SpecialToken": {"id": "<|endoftext|>", "type_id": 0}},
+                {"Sequence": {"id": "A", "type_id": 0}},
+                {"SpecialToken": {"id": "<|end|>", "type_id": 0}},
+            ],
+            "pair": [],
+            "special_tokens": {
+                name: {"id": name, "ids": [i], "tokens": [name]}
+                for name, i in (("<|endoftext|>", 0), ("<|end|>", 4))
+            },
+        }
+        file.write_text(json.dumps(tokenizer))
+        ids = self.ids[:31]
+        windows = [([0, *ids[0:15]], 1), ([0, *ids[15:30]], 1), ([0, ids[30]], 1)]
+        result = self.eval("ppl", path, "--context", "16", "--tokens", "31")
+        self.assertEqual((result["windows"], result["scored"]), (3, 31))
+        self.check_loss(result["runs"][0], self.losses(path, windows))
+
+    def check_divergence(self, run, truth, other):
+        """truth, other: rows as of self.rows."""
+        found = []
+        same = 0
+        for (p, p_sum), (q, q_sum) in zip(truth, other):
+            found.append(math.fsum(math.exp(x - p_sum) * (x - p_sum - y + q_sum) for x, y in zip(p, q)))
+            same += p.index(max(p)) == q.index(max(q))
+        n = len(found)
+        mean = math.fsum(found) / n
+        error = math.sqrt(math.fsum((x - mean) ** 2 for x in found) / (n - 1) / n)
+        self.assertAlmostEqual(run["kl"], mean, delta=1e-11)
+        self.assertAlmostEqual(run["kl_error"] / error, 1, delta=1e-5)
+        self.assertAlmostEqual(run["kl_most"], max(found), delta=1e-11)
+        self.assertAlmostEqual(run["kl_p999"], sorted(found)[math.ceil(0.999 * n) - 1], delta=1e-11)
+        self.assertEqual(round(run["same_top"] * n), same)
+        self.assertGreater(run["kl"], 0)
+
+    def test_codecs(self):
+        ids = self.ids[:40]
+        words = ["--tokens", "40", "--act", "f32"]
+        specs = ["affine4g32", "turbo-k8v3,start=17", "k=f16,v=bf16"]
+        result = self.eval("kl", "window-mlx4", *words, "--kv", "  ".join(specs), "--against-kv", "f32")
+        self.assertEqual([run["kv"] for run in result["runs"]], specs)
+        self.assertEqual(result["against"]["kv"], "f32")
+        truth = list(self.rows("window-mlx4", ids, "--act", "f32", "--kv", "f32"))
+        self.check_loss(result["against"], self.losses("window-mlx4", [(ids, 1)], "--act", "f32"))
+        for spec, run in zip(specs, result["runs"]):
+            with self.subTest(kv=spec):
+                other = self.rows("window-mlx4", ids, "--act", "f32", "--kv", spec)
+                self.check_divergence(run, truth, other)
+
+    def test_models(self):
+        ids = self.ids[:30]
+        words = ["--tokens", "30", "--against", model("target-mlx8"), "--against-kv", "f16"]
+        result = self.eval("kl", "draft", *words)
+        self.assertEqual(result["against"]["model"], str(model("target-mlx8")))
+        truth = self.rows("target-mlx8", ids, "--kv", "f16")
+        self.check_divergence(result["runs"][0], truth, self.rows("draft", ids))
+
+    def test_itself(self):
+        for name in ("draft", "hybrid-mlx4"):
+            words = ["--tokens", "60", "--context", "25", "--kv", "bf16 f32,start=9 affine8g64"]
+            result = self.eval("kl", name, *words, "--against-kv", "bf16")
+            run = result["runs"][0]
+            self.assertEqual((run["kl"], run["kl_error"], run["kl_most"], run["same_top"]), (0, 0, 0, 1))
+            self.assertEqual(run["loss"], result["against"]["loss"])
+            self.assertGreater(result["runs"][2]["kl"], 0)
+        self.assertIn("kv f32", self.fine("eval", "kl", model("draft"), "--text", self.text, "--against-kv", "f32"))
+
+    def test_threads_change_nothing(self):
+        words = ["--tokens", "70", "--kv", "turbo-k8v4 q8_0", "--against-kv", "f16", "--context", "33"]
+        first = self.eval("kl", "draft", *words, "--threads", "1")
+        self.assertEqual(self.eval("kl", "draft", *words, "--threads", "3"), first)
+        piped = self.fine("eval", "kl", model("draft"), "--text", "-", "--json", *words, input=self.TEXT)
+        self.assertEqual(json.loads(piped), first)
+
+    def test_failures(self):
+        draft = model("draft")
+        words = ["eval", "ppl", draft, "--text", self.text]
+        self.assertIn("nowhere", self.sentence(1, "eval", "ppl", draft, "--text", self.folder / "nowhere"))
+        self.assertIn("kv 'q99'", self.sentence(2, *words, "--kv", "bf16 q99"))
+        self.assertIn("empty", self.sentence(2, *words, "--kv", " "))
+        self.assertIn("more than 32", self.sentence(1, *words, "--kv", "f16 " * 33))
+        self.assertIn("2048", self.sentence(1, *words, "--context", "2049"))
+        self.assertIn("20 tokens", self.sentence(2, *words, "--context", "20", "--stride", "21"))
+        self.text.write_text("a")
+        self.assertIn("1 tokens", self.sentence(1, *words))
+        path = self.copy_model()
+        tokenizer = json.loads((path / "tokenizer.json").read_text())
+        tokenizer["model"]["merges"] = tokenizer["model"]["merges"][:100]
+        (path / "tokenizer.json").write_text(json.dumps(tokenizer))
+        self.text.write_text("Once upon a time")
+        words = ["eval", "kl", draft, "--text", self.text, "--against", path]
+        self.assertRegex(self.sentence(1, *words), r"tokenizers differ: token \d+ of")
+        (path / "tokenizer.json").unlink()
+        self.assertIn("tokenizer", self.sentence(1, *words))
 
 
 class Cache(Case):

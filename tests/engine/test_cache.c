@@ -189,9 +189,17 @@ static void test_kv51_warm_is_cold_in_real_models(void **state)
 
 /* ---- codecs in company ----------------------------------------------------------------------- */
 
-static const char *const MANY[] = {NULL,         "f32",          "affine8g64",         "affine4g32",
-                                   "turbo-k8v4", "turbo-k8v3",   "k=f16,v=bf16",       "affine4g64",
-                                   "k=tk4",      "k=bf16,v=tv5", "turbo-k8v4,start=20"};
+static const char *const MANY[] = {NULL,
+                                   "f32",
+                                   "affine8g64",
+                                   "affine4g32",
+                                   "turbo-k8v4",
+                                   "turbo-k8v3",
+                                   "k=f16,v=bf16",
+                                   "affine4g64",
+                                   "k=tk4",
+                                   "k=bf16,v=tv5",
+                                   "turbo-k8v4,0..1=bf16,start=20"};
 enum { N_MANY = sizeof MANY / sizeof MANY[0] };
 
 static void check_codecs(const char *name)

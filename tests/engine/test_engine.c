@@ -177,6 +177,87 @@ static void test_context_full(void **state)
     close_all(f);
 }
 
+/* Polls a request that gives its prompt's logits in pieces of at most rows, into all
+ * [n_prompt, VOCAB]; number of pieces. */
+static uint32_t take_pieces(weft_engine *e, weft_handle handle, const float *piece, uint32_t rows,
+                            float *all)
+{
+    uint32_t n_pieces = 0;
+    uint32_t next = 0;
+    for (;;) {
+        step(e);
+        weft_event event = {.struct_size = sizeof event};
+        assert_ok(weft_poll(e, handle, &event, NULL), NULL);
+        if (event.kind != WEFT_EVENT_LOGITS) {
+            assert_int_equal(event.kind, WEFT_EVENT_TOKEN);
+            return n_pieces;
+        }
+        assert_int_equal(event.first, next);
+        assert_true(event.n_rows >= 1 && event.n_rows <= rows);
+        next += event.n_rows;
+        n_pieces++;
+        /* It waits, and leaves the memory alone, until it is polled again. */
+        float before[2] = {piece[0], piece[VOCAB - 1]};
+        step(e);
+        assert_true(before[0] == piece[0] && before[1] == piece[VOCAB - 1]);
+        memcpy(all + (size_t)event.first * VOCAB, piece,
+               (size_t)event.n_rows * VOCAB * sizeof *all);
+        if (next == sizeof PROMPT / sizeof *PROMPT) continue;
+        event = (weft_event){.struct_size = sizeof event};
+        assert_ok(weft_poll(e, handle, &event, NULL), NULL);
+        assert_int_equal(event.kind, WEFT_EVENT_NONE);
+    }
+}
+
+/* A prompt's logits in pieces have the bits of the whole, whatever the pieces are. */
+static void test_prompt_logits_in_pieces(void **state)
+{
+    (void)state;
+    enum { N = sizeof PROMPT / sizeof *PROMPT };
+    fixture f = open_with(NULL, (weft_engine_options){.max_sequences = 2, .max_outputs = 5});
+    static float whole[N][VOCAB];
+    static float all[N][VOCAB];
+    static float piece[N][VOCAB];
+    weft_finish finish;
+    int32_t last;
+    weft_request r = plain(N, 1);
+    r.prompt_logits = &whole[0][0];
+    weft_handle handle = submit(f.engine, r);
+    while (step(f.engine) > 0) continue;
+    assert_int_equal(drain(f.engine, handle, &finish, &last), 1);
+    static const struct {
+        uint32_t rows, n_pieces;
+    } CASES[] = {{1, N}, {3, 3}, {5, 2}, {N, 2}, {1000, 2}};
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        memset(all, 0, sizeof all);
+        r.prompt_logits = &piece[0][0];
+        r.prompt_logits_rows = CASES[i].rows;
+        handle = submit(f.engine, r);
+        assert_int_equal(take_pieces(f.engine, handle, &piece[0][0], CASES[i].rows, &all[0][0]),
+                         CASES[i].n_pieces);
+        assert_memory_equal(all, whole, sizeof all);
+        assert_int_equal(drain(f.engine, handle, &finish, &last), 0);
+        assert_int_equal(finish, WEFT_FINISH_LENGTH);
+    }
+    /* One that ends while a piece lies there still hands it out, and then its end. */
+    r.prompt_logits_rows = 2;
+    handle = submit(f.engine, r);
+    step(f.engine);
+    assert_ok(weft_cancel(f.engine, handle, NULL), NULL);
+    assert_int_equal(step(f.engine), 0);
+    weft_event event = {.struct_size = sizeof event};
+    assert_ok(weft_poll(f.engine, handle, &event, NULL), NULL);
+    assert_int_equal(event.kind, WEFT_EVENT_LOGITS);
+    assert_int_equal(event.n_rows, 2);
+    assert_int_equal(drain(f.engine, handle, &finish, &last), 0);
+    assert_int_equal(finish, WEFT_FINISH_CANCELLED);
+    weft_error err = {WEFT_OK, ""};
+    r.prompt_logits = NULL;
+    assert_status(WEFT_ARGUMENT, weft_submit(f.engine, &r, &handle, &err), &err);
+    assert_message(&err, "prompt_logits_rows is 2, prompt_logits is NULL");
+    close_all(f);
+}
+
 static void test_stop_ids(void **state)
 {
     (void)state;
@@ -350,13 +431,10 @@ static void test_other_threads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_larger_than_budget),
-        cmocka_unit_test(test_context_full),
-        cmocka_unit_test(test_stop_ids),
-        cmocka_unit_test(test_cancel_and_release),
-        cmocka_unit_test(test_fairness),
-        cmocka_unit_test(test_steady_step_allocates_nothing),
+        cmocka_unit_test(test_refusals),      cmocka_unit_test(test_larger_than_budget),
+        cmocka_unit_test(test_context_full),  cmocka_unit_test(test_prompt_logits_in_pieces),
+        cmocka_unit_test(test_stop_ids),      cmocka_unit_test(test_cancel_and_release),
+        cmocka_unit_test(test_fairness),      cmocka_unit_test(test_steady_step_allocates_nothing),
         cmocka_unit_test(test_other_threads),
     };
     return TEST_RUN("engine/engine", tests);

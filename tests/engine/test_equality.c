@@ -127,7 +127,7 @@ static void test_shared_keys_and_values(void **state)
 {
     (void)state;
     static const char *const SPECS[] = {"k=f16,v=bf16", "affine8g64", "turbo-k8v4",
-                                        "affine4g32,start=30", "turbo-k8v3,start=9"};
+                                        "affine4g32,start=30", "turbo-k8v3,0..1=bf16,start=9"};
     static const char *const NAMES[] = {"gemma4-ple", "gemma4-dense", "gemma4-moe"};
     size_t n_isas;
     const char *const *isas = run_isas(&n_isas);
@@ -151,12 +151,14 @@ static void test_shared_keys_and_values(void **state)
 static void test_packed(void **state)
 {
     (void)state;
-    static const char *const SPECS[] = {
-        "affine8g32",         "affine8g128",         "affine4g32",
-        "affine4g64",         "affine4g128",         "q8_0",
-        "turbo-k8v8",         "turbo-k5v5",          "turbo-k4v3",
-        "turbo-k2v2",         "k=bf16,v=tv4",        "k=tk8,v=f16",
-        "k=affine8g32,v=tv3", "affine8g32,start=20", "turbo-k8v3,start=9"};
+    static const char *const SPECS[] = {"affine8g32",         "affine8g128",
+                                        "affine4g32",         "affine4g64",
+                                        "affine4g128",        "q8_0",
+                                        "turbo-k8v8",         "turbo-k5v5",
+                                        "turbo-k4v3",         "turbo-k2v2",
+                                        "k=bf16,v=tv4",       "k=tk8,v=f16",
+                                        "k=affine8g32,v=tv3", "affine8g32,start=20",
+                                        "turbo-k8v3,start=9", "turbo-k8v3,0.v=tv5,-1=f32"};
     weft_model *model = run_open_model(WEFT_SOURCE_DIR "/models/tiny/draft");
     for (size_t i = 0; i < sizeof SPECS / sizeof SPECS[0]; i += TEST_SLOWED ? 4 : 1) {
         check_setting(model, (setting){WEFT_ACT_BF16, SPECS[i], NULL, NULL});
@@ -165,7 +167,8 @@ static void test_packed(void **state)
     model = run_open_model(WEFT_SOURCE_DIR "/models/tiny/window-mlx4");
     check_setting(model, (setting){WEFT_ACT_BF16, "turbo-k8v3", NULL, NULL});
     check_setting(model, (setting){WEFT_ACT_BF16, "affine4g64", NULL, NULL});
-    check_setting(model, (setting){WEFT_ACT_BF16, "affine4g64,start=40", NULL, NULL});
+    check_setting(model, (setting){WEFT_ACT_BF16, "affine4g64,2=turbo-k8v3,-2..-1.v=f32,start=40",
+                                   NULL, NULL});
     weft_model_close(model);
 }
 

@@ -297,6 +297,60 @@ static void rules_attend(fixture *f)
     refuses(f, graph_attend(&f->g, f->taken, f->state, 2, 1, 0));
 }
 
+static void rules_kv_store(fixture *f)
+{
+    fixture_init(f);
+    graph_id id = graph_kv_store(&f->g, f->x, f->wide, 5, KEY_HEADS);
+    check_value(f, id, GRAPH_KV_STORE, GRAPH_TOKENS, WIDE);
+    assert_int_equal(f->values[id].i[0], 5);
+    assert_int_equal(f->values[id].i[1], KEY_HEADS);
+    assert_int_equal(f->g.n_states, 6);
+    /* Nothing in the same graph reads it, neither as a state nor as numbers. */
+    assert_int_equal(graph_attend(&f->g, f->x, id, 2, 1, 0), 0);
+    fixture_init(f);
+    id = graph_kv_store(&f->g, f->x, f->wide, 5, KEY_HEADS);
+    assert_int_equal(graph_scale(&f->g, id, 2.0F), 0);
+    fixture_init(f);
+    assert_int_not_equal(graph_kv_store(&f->g, f->x, f->wide, 5, KEY_HEADS), 0);
+    assert_int_equal(graph_state(&f->g, 5, KEY_HEADS, 12, 18), 0);
+    refuses(f, graph_kv_store(&f->g, f->x, f->wide, 0, KEY_HEADS)); /* appended to already */
+    refuses(f, graph_kv_store(&f->g, f->x, f->wide, 1, 0));
+    refuses(f, graph_kv_store(&f->g, f->x, f->wide, 1, 8));
+    refuses(f, graph_kv_store(&f->g, f->x, f->wide, 65536, 1));
+    refuses(f, graph_kv_store(&f->g, f->x, 0, 1, 1));
+    refuses(f, graph_kv_store(&f->g, f->taken, f->wide, 1, 1));
+}
+
+static void rules_state(fixture *f)
+{
+    fixture_init(f);
+    graph_id id = graph_state(&f->g, 7, 2, 12, 5);
+    check_value(f, id, GRAPH_STATE, GRAPH_TOKENS, 10);
+    assert_int_equal(f->values[id].i[0], 7);
+    assert_int_equal(f->values[id].i[1], 2);
+    assert_int_equal(f->values[id].i[2], 12);
+    assert_int_equal(f->g.n_states, 8);
+    graph_id q = graph_concat(&f->g, f->x, f->x, 1);
+    check_value(f, graph_attend(&f->g, q, id, 4, 1, 0), GRAPH_ATTEND, GRAPH_TOKENS, 20);
+    assert_int_equal(graph_attend(&f->g, f->wide, id, 2, 1, 0), 0); /* heads of 18 */
+    fixture_init(f);
+    id = graph_state(&f->g, 7, 2, 12, 5);
+    assert_int_equal(graph_scale(&f->g, id, 2.0F), 0);
+    refuses(f, graph_state(&f->g, 0, 2, 12, 18)); /* this graph's own */
+    refuses(f, graph_state(&f->g, 1, 0, 12, 18));
+    refuses(f, graph_state(&f->g, 1, 2, 0, 18));
+    refuses(f, graph_state(&f->g, 1, 2, 12, 0));
+    refuses(f, graph_state(&f->g, 1, 65536, 65536, 1));
+    refuses(f, graph_state(&f->g, 1, 65536, 1, 65536));
+    refuses(f, graph_state(&f->g, 65536, 2, 12, 18));
+    fixture_init(f);
+    assert_int_not_equal(graph_state(&f->g, 1, 2, 12, 5), 0);
+    check_refused(f, graph_state(&f->g, 1, 2, 12, 5), f->g.n_values, __LINE__);
+    fixture_init(f);
+    assert_int_not_equal(graph_state(&f->g, 1, 2, 12, 5), 0);
+    assert_int_equal(graph_kv_append(&f->g, f->x, f->wide, 1, KEY_HEADS), 0);
+}
+
 static void rules_take(fixture *f)
 {
     fixture_init(f);
@@ -586,6 +640,7 @@ static void (*const RULES[GRAPH_N_OPS])(fixture *f) = {
     [GRAPH_ROUTE] = rules_route,         [GRAPH_EXPERTS] = rules_experts,
     [GRAPH_TAKE] = rules_take,           [GRAPH_SOFTCAP] = rules_softcap,
     [GRAPH_CONV] = rules_conv,           [GRAPH_GATED_DELTA] = rules_gated_delta,
+    [GRAPH_KV_STORE] = rules_kv_store,   [GRAPH_STATE] = rules_state,
 };
 
 static void test_every_operation_has_its_rules(void **state)
@@ -691,6 +746,48 @@ static void test_finish(void **state)
     }
 }
 
+/* A graph may end in what it stores; everything else must still be used. */
+static void test_finish_without_logits(void **state)
+{
+    (void)state;
+    graph g;
+    graph_value values[CAPACITY];
+    weft_error err = {0};
+    for (uint32_t spare = 0; spare < 2; spare++) {
+        graph_init(&g, values, CAPACITY, TENSORS, N_TENSORS);
+        graph_id x = graph_embed(&g, graph_tokens(&g), graph_weight(&g, EMBED_W));
+        if (spare == 1) graph_scale(&g, x, 2.0F);
+        graph_kv_store(&g, x, x, 0, KEY_HEADS);
+        graph_finish(&g, 0);
+        weft_status status = graph_status(&g, &err);
+        if (spare == 0) {
+            assert_ok(status, &err);
+            assert_int_equal(g.output, 0);
+            assert_true(g.only_stores);
+        } else {
+            assert_status(WEFT_FORMAT, status, &err);
+            assert_string_equal(err.message, "graph value 4: nothing reads this scale");
+        }
+    }
+    /* Logits and what is stored beside them. */
+    graph_init(&g, values, CAPACITY, TENSORS, N_TENSORS);
+    graph_id x = graph_embed(&g, graph_tokens(&g), graph_weight(&g, EMBED_W));
+    graph_kv_store(&g, x, x, 0, KEY_HEADS);
+    graph_id logits = graph_take(&g, x);
+    graph_finish(&g, logits);
+    err = (weft_error){0};
+    assert_ok(graph_status(&g, &err), &err);
+    assert_int_equal(g.output, logits);
+    assert_false(g.only_stores);
+    /* What was stored has no storage. */
+    graph_slot slots[CAPACITY];
+    size_t total;
+    graph_lifetimes(&g, slots);
+    assert_ok(graph_place(&g, 5, 2, slots, &total, &err), &err);
+    assert_true(slots[4].offset == SIZE_MAX && slots[3].offset == 0);
+    assert_int_equal(total, size_align(5 * WIDTH, 16));
+}
+
 static void test_print(void **state)
 {
     (void)state;
@@ -733,6 +830,7 @@ int main(void)
         cmocka_unit_test(test_the_first_error_stays),
         cmocka_unit_test(test_capacity),
         cmocka_unit_test(test_finish),
+        cmocka_unit_test(test_finish_without_logits),
         cmocka_unit_test(test_print),
         cmocka_unit_test(test_misuse_traps),
     };

@@ -1,4 +1,4 @@
-/* test_config.c - codec specs, and geometries and sizes from layers. */
+/* test_config.c - geometries and sizes from layers and codec specs. */
 #include "kv/config.h"
 #include "support/fault.h"
 #include "support/test.h"
@@ -6,146 +6,6 @@
 #include <string.h>
 
 #include "base/assert.h"
-#include "base/rng.h"
-
-static void test_spec(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *text, *fallback, *printed;
-    } CASES[] = {
-        {NULL, "bf16", "bf16"},
-        {"f16", "bf16", "f16"},
-        {"f32", "bf16", "f32"},
-        {"k=f16", "bf16", "k=f16,v=bf16"},
-        {"v=f16", "f32", "k=f32,v=f16"},
-        {"k=f16,v=bf16", "f32", "k=f16,v=bf16"},
-        {"v=bf16,k=f16", "f32", "k=f16,v=bf16"},
-        {"v=f16,k=f16", "f32", "f16"},
-        {"affine8g64", "bf16", "affine8g64"},
-        {"k=affine8g32,v=affine4g128", "bf16", "k=affine8g32,v=affine4g128"},
-        {"q8_0", "f32", "q8_0"},
-        {"turbo-k8v3", "bf16", "turbo-k8v3"},
-        {"k=tk2,v=tv8", "bf16", "turbo-k2v8"},
-        {"v=tv4,k=affine8g32", "bf16", "k=affine8g32,v=tv4"},
-        {"k=tk5", "bf16", "k=tk5,v=bf16"},
-        {"v=tv2", "f32", "k=f32,v=tv2"},
-    };
-    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
-        kv_spec spec;
-        weft_error err = {0};
-        char text[64];
-        assert_ok(kv_spec_parse(CASES[i].text, CASES[i].fallback, &spec, &err), &err);
-        kv_spec_print(&spec, text, sizeof text);
-        assert_string_equal(text, CASES[i].printed);
-        assert_int_equal(spec.base,
-                         kv_codec_by_name(CASES[i].fallback, strlen(CASES[i].fallback))->id);
-        /* What is printed means the same. */
-        kv_spec again;
-        assert_ok(kv_spec_parse(text, "f32", &again, &err), &err);
-        assert_ptr_equal(again.k, spec.k);
-        assert_ptr_equal(again.v, spec.v);
-    }
-    kv_spec spec;
-    char small[4];
-    assert_ok(kv_spec_parse("k=f16,v=bf16", "f32", &spec, NULL), NULL);
-    kv_spec_print(&spec, small, sizeof small);
-    assert_string_equal(small, "k=f");
-}
-
-static void test_spec_refusals(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *text;
-        weft_status status;
-        const char *message;
-    } CASES[] = {
-        {"", WEFT_ARGUMENT, "unknown kv codec '', expected one of f32, f16, bf16"},
-        {"q4", WEFT_ARGUMENT, "unknown kv codec 'q4', expected one of f32, f16, bf16"},
-        {"F16", WEFT_ARGUMENT, "unknown kv codec 'F16'"},
-        {"f16 ", WEFT_ARGUMENT, "unknown kv codec 'f16 '"},
-        {"f1", WEFT_ARGUMENT, "unknown kv codec 'f1'"},
-        {"k=", WEFT_ARGUMENT, "unknown kv codec ''"},
-        {"k=f16,", WEFT_ARGUMENT, "unknown kv codec ''"},
-        {",f16", WEFT_ARGUMENT, "unknown kv codec ''"},
-        {"k=f16,k=f16", WEFT_ARGUMENT, "kv spec names a side twice"},
-        {"f16,v=f16", WEFT_ARGUMENT, "kv spec names a side twice"},
-        {"f16,f16", WEFT_ARGUMENT, "kv spec names a side twice"},
-        {"v=f16,bf16", WEFT_ARGUMENT, "kv spec names a side twice"},
-        {"k=v=f16", WEFT_ARGUMENT, "unknown kv codec 'v=f16'"},
-        {"q=f16", WEFT_UNSUPPORTED, "kv spec: 'q=f16' is not supported"},
-        {"=f16", WEFT_UNSUPPORTED, "kv spec: '=f16' is not supported"},
-        {"kv=f16", WEFT_UNSUPPORTED, "kv spec: 'kv=f16' is not supported"},
-        {"affine8g16", WEFT_ARGUMENT, "unknown kv codec 'affine8g16'"},
-        {"tk8", WEFT_ARGUMENT, "kv codec 'tk8' is for keys only, expected k=tk8"},
-        {"tv4", WEFT_ARGUMENT, "kv codec 'tv4' is for values only, expected v=tv4"},
-        {"k=tv4", WEFT_ARGUMENT, "kv codec 'tv4' is not for keys"},
-        {"k=f16,v=tk8", WEFT_ARGUMENT, "kv codec 'tk8' is not for values"},
-        {"turbo-k3v3", WEFT_ARGUMENT, "kv codec 'turbo-k3v3': key bits 3, expected 2, 4, 5 or 8"},
-        {"turbo-k8v6", WEFT_ARGUMENT,
-         "kv codec 'turbo-k8v6': value bits 6, expected 2, 3, 4, 5 or 8"},
-        {"turbo-k8v", WEFT_ARGUMENT, "unknown kv codec 'turbo-k8v'"},
-        {"turbo-k16v3", WEFT_ARGUMENT, "unknown kv codec 'turbo-k16v3'"},
-        {"k=turbo-k8v3", WEFT_ARGUMENT, "kv codec 'turbo-k8v3' names both sides"},
-        {"turbo-k8v3,v=f16", WEFT_ARGUMENT, "kv spec names a side twice"},
-        {"k=f16,start=1x", WEFT_ARGUMENT,
-         "kv spec: 'start=1x', expected start= and a number up to 4294967295"},
-        {"start=", WEFT_ARGUMENT,
-         "kv spec: 'start=', expected start= and a number up to 4294967295"},
-        {"start=4294967296,f16", WEFT_ARGUMENT, "expected start= and a number up to 4294967295"},
-        {"start=5,start=6", WEFT_ARGUMENT, "kv spec names start twice"},
-        {"k=f16,end=100", WEFT_UNSUPPORTED, "kv spec: 'end=100' is not supported"},
-    };
-    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
-        kv_spec spec = {kv_codec_by_id(1), NULL, 0, 0};
-        weft_error err = {0};
-        assert_status(CASES[i].status, kv_spec_parse(CASES[i].text, "f32", &spec, &err), &err);
-        assert_message(&err, CASES[i].message);
-        assert_null(spec.k);
-        assert_null(spec.v);
-        assert_status(CASES[i].status, kv_spec_parse(CASES[i].text, "f32", &spec, NULL), NULL);
-    }
-    /* A long name is cut, bytes that are no text do not get through. */
-    char text[4096];
-    memset(text, 'x', sizeof text - 1);
-    text[sizeof text - 1] = '\0';
-    text[1] = (char)0xff;
-    text[2] = '\n';
-    kv_spec spec;
-    weft_error err = {0};
-    assert_status(WEFT_ARGUMENT, kv_spec_parse(text, "f32", &spec, &err), &err);
-    assert_null(strchr(err.message, '\n'));
-}
-
-/* Any text is parsed or refused. */
-static void test_spec_of_random_text(void **state)
-{
-    (void)state;
-    static const char LETTERS[] = "kvf1236b=,t8";
-    uint64_t counter = 0;
-    size_t n_ok = 0;
-    for (uint32_t i = 0; i < 200000; i++) {
-        char text[16];
-        size_t n = rng_u64(5, counter++) % 12;
-        for (size_t j = 0; j < n; j++) {
-            text[j] = LETTERS[rng_u64(5, counter++) % (sizeof LETTERS - 1)];
-        }
-        text[n] = '\0';
-        kv_spec spec;
-        weft_error err = {0};
-        weft_status status = kv_spec_parse(text, "bf16", &spec, &err);
-        if (status == WEFT_OK) {
-            assert_true(spec.k != NULL && spec.v != NULL);
-            n_ok++;
-        } else {
-            assert_true(status == WEFT_ARGUMENT || status == WEFT_UNSUPPORTED);
-            assert_null(spec.k);
-            assert_status(status, status, &err);
-        }
-    }
-    assert_true(n_ok > 10);
-}
 
 static kv_spec spec_of(const char *text)
 {
@@ -413,6 +273,73 @@ static void test_recurrent_geometry(void **state)
     }
 }
 
+/* A cross layer has its encoder's positions, in its codecs from the first, whatever start is. */
+static void test_cross_geometry(void **state)
+{
+    (void)state;
+    static const char *const SPECS[] = {"bf16", "affine8g32", "turbo-k8v4,start=20"};
+    const kv_layer layers[] = {
+        {.layout = KV_LAYOUT_FULL, .n_heads = 2, .k_dim = 32, .v_dim = 64},
+        {.layout = KV_LAYOUT_CROSS, .n_heads = 2, .k_dim = 32, .v_dim = 64},
+        {.layout = KV_LAYOUT_CROSS, .n_heads = 1, .k_dim = 64, .v_dim = 32},
+    };
+    for (size_t i = 0; i < COUNT_OF(SPECS); i++) {
+        arena a;
+        kv_config c;
+        kv_spec spec = spec_of(SPECS[i]);
+        kv_bounds bounds = {
+            .context = 64, .most_append = 16, .page_tokens = 16, .cross_context = 100};
+        weft_error err = {0};
+        uint32_t need[8];
+        uint32_t base[8];
+        arena_init(&a, mem_system(), 0);
+        assert_ok(kv_config_init(&c, &a, layers, 3, &spec, &bounds, &err), &err);
+        assert_int_equal(c.n_cross, 2);
+        assert_int_equal(c.n_slots[0], 4);
+        assert_int_equal(c.n_slots[1], 7);
+        assert_int_equal(c.slots_total, 18);
+        assert_int_equal(c.geometries[1].k_row_bytes, c.geometries[0].k_row_bytes);
+        assert_int_equal(c.geometries[1].v_row_bytes, c.geometries[0].v_row_bytes);
+        assert_int_equal(c.class_of[1], c.class_of[0]);
+        assert_int_equal(c.base_class_of[1], c.class_of[1]);
+        assert_memory_equal(&c.bases[1], &c.geometries[1], sizeof c.bases[1]);
+        kv_config_need(&c, 64, need, base);
+        uint32_t n_cross[8];
+        assert_int_equal(need[c.class_of[0]], 4);
+        for (uint32_t n = 0; n <= 100; n++) {
+            uint64_t bytes = 0;
+            kv_config_need_cross(&c, n, n_cross);
+            for (uint32_t k = 0; k < c.n_classes; k++) bytes += n_cross[k] * c.class_bytes[k];
+            uint64_t pages = (n + 15) / 16;
+            assert_int_equal(bytes,
+                             pages * (c.geometries[1].page_bytes + c.geometries[2].page_bytes));
+        }
+        const kv_geometry *before = c.start == 0 ? NULL : &c.bases[0];
+        assert_int_equal(kv_config_bytes(&c, 64),
+                         4 * c.geometries[0].page_bytes + 7 * c.geometries[1].page_bytes +
+                             7 * c.geometries[2].page_bytes +
+                             (before == NULL ? 0 : 2 * before->page_bytes));
+        arena_deinit(&a);
+    }
+    /* A codec that fits no head is refused, and what cannot be counted. */
+    kv_layer odd = {.layout = KV_LAYOUT_CROSS, .n_heads = 1, .k_dim = 12, .v_dim = 32};
+    kv_spec packed = spec_of("affine8g32");
+    kv_spec dense = spec_of("bf16");
+    kv_config c;
+    arena a;
+    weft_error err = {0};
+    kv_bounds bounds = {
+        .context = 64, .most_append = 16, .page_tokens = 16, .cross_context = UINT32_MAX};
+    arena_init(&a, mem_system(), 0);
+    assert_status(WEFT_UNSUPPORTED, kv_config_init(&c, &a, &odd, 1, &packed, &bounds, &err), &err);
+    assert_message(&err, "kv codec 'affine8g32': layer 0 has heads of 12, not a multiple of 8");
+    const kv_layer five[] = {odd, odd, odd, odd, odd};
+    err = (weft_error){0};
+    assert_status(WEFT_LIMIT, kv_config_init(&c, &a, five, 5, &dense, &bounds, &err), &err);
+    assert_message(&err, "5 layers of 4294967295 positions need more than");
+    arena_deinit(&a);
+}
+
 static void test_recurrent_refusals(void **state)
 {
     (void)state;
@@ -467,15 +394,13 @@ static void test_faults(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_spec),
-        cmocka_unit_test(test_spec_refusals),
-        cmocka_unit_test(test_spec_of_random_text),
         cmocka_unit_test(test_kv28_geometries),
         cmocka_unit_test(test_packed_geometries),
         cmocka_unit_test(test_latent_geometries),
         cmocka_unit_test(test_need),
         cmocka_unit_test(test_kv61_large_numbers),
         cmocka_unit_test(test_recurrent_geometry),
+        cmocka_unit_test(test_cross_geometry),
         cmocka_unit_test(test_recurrent_refusals),
         cmocka_unit_test(test_faults),
     };

@@ -13,7 +13,7 @@ static void test_rows_are_found_and_distinct(void **state)
     (void)state;
     uint32_t n;
     const kv_layout *const *table = kv_layout_table(&n);
-    assert_int_equal(n, 5);
+    assert_int_equal(n, 6);
     for (uint32_t i = 0; i < n; i++) {
         assert_ptr_equal(kv_layout_by_id(table[i]->id), table[i]);
         for (uint32_t j = 0; j < i; j++) {
@@ -27,6 +27,8 @@ static void test_rows_are_found_and_distinct(void **state)
     assert_string_equal(kv_layout_by_id(3)->name, "chunked");
     assert_string_equal(kv_layout_by_id(4)->name, "latent");
     assert_string_equal(kv_layout_by_id(5)->name, "recurrent");
+    assert_null(kv_layout_by_id(6));
+    assert_string_equal(kv_layout_by_id(7)->name, "cross");
 }
 
 static bool sees(const kv_geometry *g, uint32_t query, uint32_t position)
@@ -111,6 +113,19 @@ static void test_recurrent_keeps_no_positions(void **state)
     assert_int_equal(layout->slots(&g, UINT32_MAX, UINT32_MAX), 0);
 }
 
+/* All of an encoder is kept, however long the decoder's sequence gets. */
+static void test_cross_keeps_all(void **state)
+{
+    (void)state;
+    kv_geometry g = {.layout = KV_LAYOUT_CROSS, .page_tokens = 16};
+    const kv_layout *layout = kv_layout_by_id(g.layout);
+    assert_int_equal(kv_lowest(&g, UINT32_MAX), 0);
+    assert_int_equal(layout->keep(&g, UINT32_MAX), 0);
+    assert_int_equal(layout->slots(&g, 33, 5), 3);
+    assert_int_equal(layout->slots(&g, UINT32_MAX, 1), 1u << 28);
+    assert_true(kv_has_values(&g));
+}
+
 /* KV-18: random histories of appends and partial keeps; each page has its slot to itself, and is
  * there as long as somebody sees one of its positions. */
 static void test_kv18_slots_never_collide(void **state)
@@ -182,6 +197,7 @@ int main(void)
         cmocka_unit_test(test_kv20_chunks),
         cmocka_unit_test(test_latent_keeps_all),
         cmocka_unit_test(test_recurrent_keeps_no_positions),
+        cmocka_unit_test(test_cross_keeps_all),
         cmocka_unit_test(test_kv18_slots_never_collide),
         cmocka_unit_test(test_kv61_slots_of_large_numbers),
     };

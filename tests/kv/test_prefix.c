@@ -607,21 +607,25 @@ static void walk_run(uint64_t seed, const char *spec, const kv_layer *layers, ui
     cached_close(&k.c);
 }
 
-/* KV-51, 52, 58, 59, 60 and 6. Replay a failure with WEFT_TEST_SEED=number. */
+/* KV-51, 52, 58, 59, 60 and 6. Replay a failure with WEFT_TEST_SEED=number; WEFT_TEST_ROUNDS=120 is
+ * 10 million operations. */
 static void test_random_conversations(void **state)
 {
     (void)state;
     const char *text = getenv("WEFT_TEST_SEED");
+    const char *rounds = getenv("WEFT_TEST_ROUNDS");
     uint64_t seed = text == NULL ? 20261130 : strtoull(text, NULL, 10);
+    uint64_t n = 14 * (rounds == NULL ? 1 : strtoull(rounds, NULL, 10));
     print_message("WEFT_TEST_SEED=%llu\n", (unsigned long long)seed);
-    for (uint32_t p = 16; p <= 64; p *= 4) {
-        walk_run(seed++, "bf16", FULL, COUNT_OF(FULL), p);
-        walk_run(seed++, "bf16", WINDOWS, COUNT_OF(WINDOWS), p);
-        walk_run(seed++, "bf16", CHUNKS, COUNT_OF(CHUNKS), p);
-        walk_run(seed++, "bf16", MIXED, COUNT_OF(MIXED), p);
-        walk_run(seed++, "f32", RECURRENT, COUNT_OF(RECURRENT), p);
-        walk_run(seed++, "f32,start=70", WINDOWS, COUNT_OF(WINDOWS), p);
-        walk_run(seed++, "f32,start=33", MIXED, COUNT_OF(MIXED), p);
+    for (uint64_t i = 0; i < n; seed += 7, i += 7) {
+        uint32_t p = i % 14 == 0 ? 16 : 64;
+        walk_run(seed, "bf16", FULL, COUNT_OF(FULL), p);
+        walk_run(seed + 1, "bf16", WINDOWS, COUNT_OF(WINDOWS), p);
+        walk_run(seed + 2, "bf16", CHUNKS, COUNT_OF(CHUNKS), p);
+        walk_run(seed + 3, "bf16", MIXED, COUNT_OF(MIXED), p);
+        walk_run(seed + 4, "f32", RECURRENT, COUNT_OF(RECURRENT), p);
+        walk_run(seed + 5, "f16,start=70", WINDOWS, COUNT_OF(WINDOWS), p);
+        walk_run(seed + 6, "bf16,start=33", MIXED, COUNT_OF(MIXED), p);
     }
 }
 

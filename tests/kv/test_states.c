@@ -72,7 +72,7 @@ static void test_whole_rows_are_not_replayed(void **state)
     advance(&w, &p, tags, 3, 2);
     assert_int_equal(w.pages.n_replays, 2);
     /* A clone shares what is committed until its own step is. */
-    pair q = {NULL, oracle_clone(p.oracle), false, 0};
+    pair q = {NULL, oracle_clone(p.oracle), false, 0, 0};
     uint64_t taken = kv_pool_bytes_taken(w.pool);
     assert_ok(kv_seq_clone(&w.memory.allocator, p.seq, 64, &q.seq, NULL), NULL);
     assert_int_equal(kv_pool_bytes_taken(w.pool), taken);
@@ -210,7 +210,7 @@ static void test_marks_end(void **state)
     pair p = pair_create(&w, 128);
     advance_marked(&w, &p, tags, 40, 40, 39);
     assert_int_equal(p.seq->mark_at, 39);
-    pair q = {NULL, oracle_clone(p.oracle), false, 0};
+    pair q = {NULL, oracle_clone(p.oracle), false, 0, 0};
     assert_ok(kv_seq_clone(&w.memory.allocator, p.seq, 64, &q.seq, NULL), NULL);
     pair_check(&w, &q);
     pair_destroy(&w, &q);

@@ -327,7 +327,7 @@ static void test_kv_start_divides_rows(void **state)
     assert_status(WEFT_LIMIT, kv_txn_begin(&txn, &row, 1, &err), &err);
     assert_message(&err, "row 0 spans position 5, where it is converted");
     uint64_t before = kv_pool_bytes_reserved(w.pool);
-    pair q = {NULL, oracle_clone(p.oracle), false, 0};
+    pair q = {NULL, oracle_clone(p.oracle), false, 0, 0};
     err = (weft_error){0};
     assert_ok(kv_seq_clone(&w.memory.allocator, p.seq, 64, &q.seq, &err), &err);
     advance(&w, &p, tags + 2, 3, 2);
@@ -478,15 +478,40 @@ static const kv_layer MANY_LAYERS[] = {
     {.layout = KV_LAYOUT_CHUNKED, .n_heads = 1, .k_dim = 3, .v_dim = 2, .window = 90},
 };
 
-/* Two recurrent layers among others: only the ends can be trimmed to. */
+/* Two recurrent layers among others: only the ends can be trimmed to; and two that read an encoder,
+ * one of them with pages as large as another's. */
 static const kv_layer MIXED_LAYERS[] = {
     {.layout = KV_LAYOUT_FULL, .n_heads = 1, .k_dim = 3, .v_dim = 1},
     TOY_LAYER,
+    {.layout = KV_LAYOUT_CROSS, .n_heads = 1, .k_dim = 3, .v_dim = 1},
     {.layout = KV_LAYOUT_WINDOW, .n_heads = 1, .k_dim = 5, .v_dim = 3, .window = 32},
     TOY_LAYER,
+    {.layout = KV_LAYOUT_CROSS, .n_heads = 2, .k_dim = 2, .v_dim = 3},
 };
 
-enum { N_SEQS = 6, CONTEXT = 330, MOST_APPEND = 64 };
+/* Heads that every codec can store; the first four those of turbo, too. */
+static const kv_layer PACKED_LAYERS[] = {
+    {.layout = KV_LAYOUT_FULL, .n_heads = 1, .k_dim = 32, .v_dim = 64},
+    {.layout = KV_LAYOUT_WINDOW, .n_heads = 2, .k_dim = 64, .v_dim = 32, .window = 8},
+    {.layout = KV_LAYOUT_CHUNKED, .n_heads = 1, .k_dim = 32, .v_dim = 32, .window = 24},
+    TOY_LAYER,
+    {.layout = KV_LAYOUT_CROSS, .n_heads = 1, .k_dim = 32, .v_dim = 32},
+    {.layout = KV_LAYOUT_LATENT, .n_heads = 1, .k_dim = 40, .v_dim = 32},
+};
+
+typedef struct layer_set {
+    const kv_layer *layers;
+    uint32_t n_layers;
+    bool mixed; /* with states and encoders */
+    uint32_t n_operations;
+} layer_set;
+
+static const layer_set MANY = {MANY_LAYERS, COUNT_OF(MANY_LAYERS), false, 30000};
+static const layer_set MIXED = {MIXED_LAYERS, COUNT_OF(MIXED_LAYERS), true, 30000};
+static const layer_set PACKED = {PACKED_LAYERS, 6, true, 1600};
+static const layer_set ROTATED = {PACKED_LAYERS, 5, true, 1600};
+
+enum { N_SEQS = 6, CONTEXT = 330, MOST_APPEND = 64, CROSS_CONTEXT = 150 };
 
 typedef struct walk {
     world w;
@@ -499,6 +524,7 @@ typedef struct walk {
     uint64_t seed, counter;
     uint32_t next_tag;
     uint32_t n_steps, n_trims, n_clones, n_marks; /* so that coverage shows */
+    uint32_t n_encoded, n_not_encoded;
     uint32_t n_refused_trims, n_refused_creates;
 } walk;
 
@@ -515,16 +541,28 @@ static uint64_t page_bytes(const kv_config *c, const kv_geometry *g, uint32_t n_
         uint64_t pages =
             ((uint64_t)n_positions + c->bounds.page_tokens - 1) / c->bounds.page_tokens;
         if (pages > c->n_slots[l]) pages = c->n_slots[l];
-        if (!kv_is_recurrent(c, l)) bytes += pages * g[l].page_bytes;
+        if (!kv_is_recurrent(c, l) && !kv_is_cross(c, l)) bytes += pages * g[l].page_bytes;
+    }
+    return bytes;
+}
+
+/* Likewise of n positions of an encoder. */
+static uint64_t cross_bytes(const kv_config *c, uint32_t n)
+{
+    uint64_t bytes = 0;
+    for (uint32_t l = 0; l < c->n_layers; l++) {
+        uint64_t pages = (n + c->bounds.page_tokens - 1) / c->bounds.page_tokens;
+        if (kv_is_cross(c, l)) bytes += pages * c->geometries[l].page_bytes;
     }
     return bytes;
 }
 
 /* What a sequence of n positions is promised. */
-static uint64_t need_bytes(const walk *k, uint32_t n, bool converted)
+static uint64_t need_bytes(const walk *k, uint32_t n, uint32_t n_cross, bool converted)
 {
     const kv_config *c = &k->w.config;
     uint64_t bytes = n >= c->start ? page_bytes(c, c->geometries, n) : 0;
+    bytes += cross_bytes(c, n_cross);
     for (uint32_t l = 0; l < c->n_layers; l++) {
         uint64_t record = c->bounds.most_verify * sizeof(uint32_t);
         if (kv_is_recurrent(c, l))
@@ -541,18 +579,21 @@ static void walk_create(walk *k, uint32_t i)
     kv_pool *pool = k->w.pool;
     uint64_t left = kv_pool_budget(pool) - kv_pool_bytes_reserved(pool);
     weft_error err = {0};
+    uint32_t most = k->w.config.bounds.cross_context;
+    uint32_t n_cross = pick(k, 2) == 0 ? most : pick(k, most + 1);
     k->w.memory.armed = false;
-    weft_status status =
-        kv_seq_create(&k->w.memory.allocator, pool, &k->w.config, n, &k->pairs[i].seq, &err);
+    weft_status status = kv_seq_create_cross(&k->w.memory.allocator, pool, &k->w.config, n, n_cross,
+                                             &k->pairs[i].seq, &err);
     k->w.memory.armed = true;
-    assert_int_equal(kv_config_bytes(&k->w.config, n), need_bytes(k, n, false));
-    if (need_bytes(k, n, false) > left) {
+    assert_int_equal(kv_config_bytes(&k->w.config, n), need_bytes(k, n, most, false));
+    if (need_bytes(k, n, n_cross, false) > left) {
         assert_status(WEFT_LIMIT, status, &err);
         k->n_refused_creates++;
         return;
     }
     assert_ok(status, &err);
     k->pairs[i].oracle = oracle_create(k->w.layers, k->w.config.n_layers, CONTEXT);
+    k->pairs[i].cross_limit = n_cross;
 }
 
 /* KV-2: what either does from then on is its own. */
@@ -572,7 +613,7 @@ static void walk_clone(walk *k, uint32_t i)
         kv_seq_clone(&k->w.memory.allocator, from->seq, n, &k->pairs[to].seq, &err);
     k->w.memory.armed = true;
     assert_int_equal(kv_pool_bytes_taken(pool), taken);
-    if (need_bytes(k, n, from->converted) > left) {
+    if (need_bytes(k, n, from->cross_limit, from->converted) > left) {
         assert_status(WEFT_LIMIT, status, &err);
         assert_null(k->pairs[to].seq);
         return;
@@ -580,6 +621,7 @@ static void walk_clone(walk *k, uint32_t i)
     assert_ok(status, &err);
     k->pairs[to].oracle = oracle_clone(from->oracle);
     k->pairs[to].converted = from->converted;
+    k->pairs[to].cross_limit = from->cross_limit;
     pair_check(&k->w, &k->pairs[to]);
     k->n_clones++;
 }
@@ -706,8 +748,10 @@ static void walk_check_pool(const walk *k)
         if (k->pairs[i].seq == NULL) continue;
         uint64_t held;
         bytes += new_bytes(k, i, &held);
-        assert_int_equal(held, oracle_bytes(k->pairs[i].oracle, &k->w.config));
-        reserved += need_bytes(k, k->pairs[i].seq->limit, k->pairs[i].converted);
+        assert_int_equal(held, oracle_bytes(k->pairs[i].oracle, &k->w.config,
+                                            k->pairs[i].converted || k->w.config.start == 0));
+        const pair *p = &k->pairs[i];
+        reserved += need_bytes(k, p->seq->limit, p->cross_limit, p->converted);
     }
     assert_int_equal(kv_pool_bytes_taken(k->w.pool), bytes);
     assert_int_equal(kv_pool_bytes_reserved(k->w.pool), reserved);
@@ -715,11 +759,50 @@ static void walk_check_pool(const walk *k)
     assert_true(k->w.pages.most <= kv_pool_budget(k->w.pool));
 }
 
-static void walk_run(uint64_t seed, const char *spec, uint32_t page_tokens, bool mixed)
+/* An encoder's step over some of the sequences that have not had one. */
+static void walk_encode(walk *k)
 {
-    const uint32_t n_operations = 30000;
-    const kv_layer *layers = mixed ? MIXED_LAYERS : MANY_LAYERS;
-    uint32_t n_layers = mixed ? COUNT_OF(MIXED_LAYERS) : COUNT_OF(MANY_LAYERS);
+    kv_cross_row rows[N_SEQS];
+    uint32_t of[N_SEQS];
+    uint32_t n_rows = 0;
+    kv_cross cross;
+    weft_error err = {0};
+    kv_cross_init(&cross);
+    for (uint32_t i = 0; i < N_SEQS; i++) {
+        const pair *p = &k->pairs[i];
+        if (p->seq == NULL || p->oracle->len + p->oracle->cross_len > 0) continue;
+        if (p->cross_limit == 0 || pick(k, 3) == 0) continue;
+        of[n_rows] = i;
+        rows[n_rows++] = (kv_cross_row){p->seq, 1 + pick(k, p->cross_limit)};
+    }
+    assert_ok(kv_cross_begin(&cross, rows, n_rows, &err), &err);
+    for (uint32_t r = 0; r < n_rows; r++) {
+        kv_view views[MOST_LAYERS];
+        kv_seq_views(rows[r].seq, views, 1);
+        oracle_write_cross(views, k->w.config.n_layers, k->next_tag + r * CROSS_CONTEXT, rows[r].n);
+    }
+    if (pick(k, 3) == 0) {
+        kv_cross_rollback(&cross);
+        k->n_not_encoded += n_rows;
+        return;
+    }
+    kv_cross_commit(&cross);
+    for (uint32_t r = 0; r < n_rows; r++) {
+        pair *p = &k->pairs[of[r]];
+        p->oracle->cross_len = p->cross_limit = rows[r].n;
+        p->oracle->cross_tag = k->next_tag + r * CROSS_CONTEXT;
+        pair_check(&k->w, p);
+    }
+    k->n_encoded += n_rows;
+    k->next_tag += N_SEQS * CROSS_CONTEXT;
+}
+
+static void walk_run(uint64_t seed, const char *spec, uint32_t page_tokens, layer_set set)
+{
+    const uint32_t n_operations = set.n_operations;
+    const kv_layer *layers = set.layers;
+    uint32_t n_layers = set.n_layers;
+    bool mixed = set.mixed;
     static walk k;
     memset(&k, 0, sizeof k);
     k.seed = seed;
@@ -727,7 +810,8 @@ static void walk_run(uint64_t seed, const char *spec, uint32_t page_tokens, bool
                         .most_append = MOST_APPEND,
                         .page_tokens = page_tokens,
                         .most_verify = mixed ? 17 : 0,
-                        .marks = mixed};
+                        .marks = mixed,
+                        .cross_context = mixed ? CROSS_CONTEXT : 0};
     world_open_with(&k.w, spec, layers, n_layers, bounds, 1);
     uint64_t budget = kv_config_bytes(&k.w.config, CONTEXT) * 3 + 12345;
     world_close(&k.w);
@@ -740,6 +824,7 @@ static void walk_run(uint64_t seed, const char *spec, uint32_t page_tokens, bool
         uint32_t what = pick(&k, 16);
         if (p->seq == NULL) {
             walk_create(&k, which);
+            if (mixed && pick(&k, 4) != 0) walk_encode(&k);
         } else if (what == 0) {
             pair_destroy(&k.w, p);
         } else if (what == 1) {
@@ -749,6 +834,8 @@ static void walk_run(uint64_t seed, const char *spec, uint32_t page_tokens, bool
         } else if (what == 4) {
             kv_seq_drop_mark(p->seq);
             p->mark = 0;
+        } else if (mixed && p->seq->len == 0 && what % 2 == 0) {
+            walk_encode(&k);
         } else {
             walk_begin(&k);
             walk_end(&k);
@@ -761,31 +848,64 @@ static void walk_run(uint64_t seed, const char *spec, uint32_t page_tokens, bool
     }
     k.w.memory.armed = false;
     print_message("seed %llu, %s, pages of %u: %u steps, %u clones, %u trims, %u replays, %u "
-                  "marks; %u trims and %u sequences refused\n",
+                  "marks, %u encoded and %u not; %u trims and %u sequences refused\n",
                   (unsigned long long)seed, spec, page_tokens, k.n_steps, k.n_clones, k.n_trims,
-                  k.w.pages.n_replays, k.n_marks, k.n_refused_trims, k.n_refused_creates);
+                  k.w.pages.n_replays, k.n_marks, k.n_encoded, k.n_not_encoded, k.n_refused_trims,
+                  k.n_refused_creates);
     assert_true(k.n_steps > n_operations / 4 && k.n_trims > n_operations / (mixed ? 100 : 40));
-    assert_true(!mixed || k.w.pages.n_replays > n_operations / 10);
-    assert_true(!mixed || k.n_marks > n_operations / 10);
-    assert_true(k.n_clones > n_operations / 200);
+    assert_true(!mixed || k.w.pages.n_replays > n_operations / 30);
+    assert_true(!mixed || k.n_marks > n_operations / 20);
+    assert_true(!mixed || (k.n_encoded > n_operations / 200 && k.n_not_encoded > 0));
+    assert_true(k.n_clones > n_operations / 600);
     assert_true(k.n_refused_trims > n_operations / 40 && k.n_refused_creates > 0);
     world_close(&k.w);
 }
 
-/* KV-1, 2, 3, 4, 6, 15, 17, 18, 41, 58, 59, 60. Replay a failure with WEFT_TEST_SEED=number. */
+/* What is stored is what the codecs make of each position's own keys and values, at whatever
+ * position it was converted: for every codec on either side, and turbo in all pairs. */
+static void walk_codecs(uint64_t seed)
+{
+    static const char *const SPECS[] = {
+        "f16",        "affine8g32", "affine8g64",  "affine8g128",
+        "affine4g32", "affine4g64", "affine4g128", "q8_0",
+    };
+    static const char *const STARTS[] = {"", ",start=24", ",start=100"};
+    static const char KEYS[] = "2458";
+    static const char VALUES[] = "23458";
+    char spec[64];
+    uint32_t n = 0;
+    for (size_t i = 0; i < COUNT_OF(SPECS); i++, n++) {
+        snprintf(spec, sizeof spec, "%s%s", SPECS[i], STARTS[n % 3]);
+        walk_run(seed + n, spec, n % 2 == 0 ? 16 : 64, PACKED);
+    }
+    for (size_t k = 0; KEYS[k] != 0; k++) {
+        for (size_t v = 0; VALUES[v] != 0; v++, n++) {
+            snprintf(spec, sizeof spec, "turbo-k%cv%c%s", KEYS[k], VALUES[v], STARTS[n % 3]);
+            walk_run(seed + n, spec, n % 2 == 0 ? 16 : 64, ROTATED);
+        }
+    }
+    walk_run(seed + n, "k=affine8g32,v=tv4,start=24", 16, ROTATED);
+}
+
+/* KV-1, 2, 3, 4, 6, 15, 17, 18, 23, 41, 58, 59, 60. Replay a failure with WEFT_TEST_SEED=number;
+ * WEFT_TEST_ROUNDS=45 is 10 million operations. */
 static void test_random_operations(void **state)
 {
     (void)state;
     const char *text = getenv("WEFT_TEST_SEED");
+    const char *rounds = getenv("WEFT_TEST_ROUNDS");
     uint64_t seed = text == NULL ? 20261129 : strtoull(text, NULL, 10);
-    print_message("WEFT_TEST_SEED=%llu\n", (unsigned long long)seed);
-    walk_run(seed, "bf16", 16, false);
-    walk_run(seed + 1, "bf16", 64, false);
-    /* Bytes stay what they are, as both are f32; what moves are pages and promises. */
-    walk_run(seed + 2, "f32,start=100", 16, false);
-    walk_run(seed + 3, "f32,start=33", 64, false);
-    walk_run(seed + 4, "bf16", 16, true);
-    walk_run(seed + 5, "f32,start=33", 64, true);
+    uint64_t n_rounds = rounds == NULL ? 1 : strtoull(rounds, NULL, 10);
+    for (uint64_t i = 0; i < n_rounds; i++, seed += 1000) {
+        print_message("WEFT_TEST_SEED=%llu\n", (unsigned long long)seed);
+        walk_run(seed, "bf16", 16, MANY);
+        walk_run(seed + 1, "bf16", 64, MANY);
+        walk_run(seed + 2, "f32,start=100", 16, MANY);
+        walk_run(seed + 3, "bf16,start=33", 64, MANY);
+        walk_run(seed + 4, "bf16", 16, MIXED);
+        walk_run(seed + 5, "f16,start=33", 64, MIXED);
+        walk_codecs(seed + 6);
+    }
 }
 
 int main(void)

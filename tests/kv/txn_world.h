@@ -2,7 +2,7 @@
 #ifndef KV_TXN_WORLD_H
 #define KV_TXN_WORLD_H
 
-#include "kv/txn.h"
+#include "kv/cross.h"
 #include "support/kv_oracle.h"
 
 #include <stdlib.h>
@@ -69,12 +69,13 @@ typedef struct pair {
     oracle_seq *oracle;
     bool converted; /* whether it has reached start */
     uint32_t mark;  /* positions at which its marked states must stand; 0: there must be none */
+    uint32_t cross_limit; /* promised positions of its encoder */
 } pair;
 
 static inline pair pair_create(world *w, uint32_t n_positions)
 {
     weft_error err = {0};
-    pair p = {NULL, NULL, false, 0};
+    pair p = {NULL, NULL, false, 0, w->config.bounds.cross_context};
     assert_ok(kv_seq_create(&w->memory.allocator, w->pool, &w->config, n_positions, &p.seq, &err),
               &err);
     p.oracle = oracle_create(w->layers, w->config.n_layers, w->config.bounds.context);
@@ -85,7 +86,7 @@ static inline void pair_destroy(world *w, pair *p)
 {
     kv_seq_destroy(&w->memory.allocator, p->seq);
     oracle_destroy(p->oracle);
-    *p = (pair){NULL, NULL, false, 0};
+    *p = (pair){NULL, NULL, false, 0, 0};
 }
 
 /* T-1, KV-18: exactly the pages of live positions are held. */
@@ -96,7 +97,8 @@ static inline void check_pages(const kv_config *c, const pair *p)
     for (uint32_t l = 0; l < c->n_layers; l++) {
         uint32_t first = oracle_first(p->oracle, l);
         assert_int_equal(p->seq->firsts[l], p->seq->len == 0 ? 0 : first);
-        uint32_t end = (p->seq->len + c->bounds.page_tokens - 1) / c->bounds.page_tokens;
+        uint32_t len = kv_is_cross(c, l) ? p->oracle->cross_len : p->seq->len;
+        uint32_t end = (len + c->bounds.page_tokens - 1) / c->bounds.page_tokens;
         uint32_t n_held = 0;
         for (uint32_t i = 0; i < views[l].n_slots; i++) n_held += views[l].pages[i] != NULL;
         if (kv_is_recurrent(c, l)) {
@@ -183,7 +185,8 @@ static inline size_t dump(const pair *p, uint32_t n_layers, unsigned char *bytes
             memcpy(bytes + n, kv_committed(&views[l], KV_BUFFER_MATRIX), TOY_NUMBERS * 4);
             n += TOY_NUMBERS * 4;
         }
-        for (uint32_t at = p->seq->firsts[l]; at < p->seq->len; at++) {
+        uint32_t len = g->layout == KV_LAYOUT_CROSS ? p->seq->cross_len : p->seq->len;
+        for (uint32_t at = p->seq->firsts[l]; at < len; at++) {
             for (uint32_t h = 0; h < g->n_heads; h++) {
                 memcpy(bytes + n, kv_key(&views[l], h, at), g->k_row_bytes);
                 n += g->k_row_bytes;

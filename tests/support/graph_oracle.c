@@ -7,6 +7,7 @@
 #include "backend/cpu/cpu_kernels.h"
 #include "base/fp.h"
 #include "kv/codecs/codec.h"
+#include "support/oracle_rows.h"
 #include "support/test.h"
 #include "tensor/encoding.h"
 
@@ -509,86 +510,10 @@ static void encode(const graph_oracle *o, graph_id id, uint8_t codec, double *x,
     }
 }
 
-/* How far a packed row may be from what it stands for, relative to its length. */
-static double packed_error(const kv_codec *c)
-{
-    return c->bits == 8   ? 0.03
-           : c->bits == 5 ? 0.15
-           : c->bits == 4 ? 0.3
-           : c->bits == 3 ? 0.5
-                          : 0.9;
-}
-
-/* x: the row in its own basis. */
-static void check_packed(const kv_codec *c, const double *x, const double *e, float *row,
-                         uint32_t dim)
-{
-    double off = 0.0;
-    double size = 0.0;
-    double slack = 0.0;
-    kv_codec_finish(c, row, dim);
-    for (uint32_t d = 0; d < dim; d++) {
-        off += ((double)row[d] - x[d]) * ((double)row[d] - x[d]);
-        size += x[d] * x[d];
-        slack += e[d] * e[d];
-    }
-    if (sqrt(off) <= packed_error(c) * (sqrt(size) + sqrt(slack)) + sqrt(slack) + 1e-5) return;
-    fail_msg("%s: a row of length %g is off by %g", c->name, sqrt(size), sqrt(off));
-}
-
-/* The rows of one side of a layer, from its pages: in the rotated basis if they are rotated. */
-static void read_packed(const graph_oracle *o, graph_id id, const kv_view *view, bool key,
-                        double *x)
-{
-    const kv_geometry *g = view->geometry;
-    const kv_codec *c = kv_codec_by_id(key ? g->k_codec : g->v_codec);
-    uint32_t dim = key ? g->k_coded : g->v_dim;
-    float *row = zeros(dim, sizeof *row);
-    for (uint32_t i = 0; i < o->n; i++) {
-        for (uint32_t h = 0; h < g->n_heads; h++) {
-            size_t at = ((size_t)i * g->n_heads + h) * dim;
-            const unsigned char *record = key ? kv_key(view, h, i) : kv_value(view, h, i);
-            c->decode_row(c, g->base, record, row, dim);
-            for (uint32_t d = 0; d < dim; d++) x[at + d] = (double)row[d];
-            check_packed(c, o->x[id] + at, o->e[id] + at, row, dim);
-        }
-    }
-    free(row);
-}
-
-/* x +- e from the rotated basis: the matrix as its definition has it, block by block. */
-static void turn_back(double *x, double *e, uint32_t n)
-{
-    double *y = zeros(n, sizeof *y);
-    double *ye = zeros(n, sizeof *ye);
-    uint32_t first = 0;
-    for (uint32_t size = 1u << 31; size > 0; size /= 2) {
-        if ((n & size) == 0) continue;
-        double root = sqrt((double)size);
-        for (uint32_t i = 0; i < size; i++) {
-            double terms = 0.0;
-            for (uint32_t j = 0; j < size; j++) {
-                double factor = (__builtin_popcount(i & j) & 1) != 0 ? -1.0 / root : 1.0 / root;
-                y[first + i] += factor * x[first + j];
-                ye[first + i] += e[first + j] / root;
-                terms += (fabs(x[first + j]) + e[first + j]) / root;
-            }
-            ye[first + i] += 2 * U * (log2((double)size) + 3) * terms;
-        }
-        first += size;
-    }
-    for (uint32_t i = 0; i < n; i++) {
-        x[i] = kv_codec_sign(n, i) ? -y[i] : y[i];
-        e[i] = ye[i];
-    }
-    free(y);
-    free(ye);
-}
-
-/* The state of a layer as it is stored. */
+/* The state of a layer as it is stored: n positions. */
 typedef struct stored {
     double *k, *ke, *v, *ve;
-    uint32_t heads, k_dim, v_dim;
+    uint32_t n, heads, k_dim, v_dim;
 } stored;
 
 typedef struct score {
@@ -627,24 +552,26 @@ static void attend_one(const graph_oracle *o, const graph_value *v, const stored
     uint32_t low = 0;
     while (g->layout == KV_LAYOUT_WINDOW && token - low >= g->window) low++;
     while (g->layout == KV_LAYOUT_CHUNKED && low / g->window < token / g->window) low++;
+    uint32_t end = 1 + (o->highest == NULL ? token : o->highest[token]);
+    if (g->layout == KV_LAYOUT_CROSS) end = st->n;
     double max = (double)-INFINITY;
     double off = 0.0;
-    for (uint32_t j = low; j <= token; j++) {
+    for (uint32_t j = low; j < end; j++) {
         size_t k_at = ((size_t)j * st->heads + kv_head) * st->k_dim;
         scores[j] = score_of(o, v, st, ((size_t)token * v->i[0] + head) * st->k_dim, k_at);
         max = fmax(max, scores[j].s);
         off = fmax(off, scores[j].off);
     }
     double sum = 0.0;
-    for (uint32_t j = low; j <= token; j++) sum += exp(scores[j].s - max);
+    for (uint32_t j = low; j < end; j++) sum += exp(scores[j].s - max);
     double grown = exp(2.0 * off);
-    double units = (SOFTMAX_UNITS + 8.0 * (token / 256 + 1)) * U;
+    double units = (SOFTMAX_UNITS + 8.0 * (end / 256 + 1)) * U;
     size_t out = ((size_t)token * v->i[0] + head) * st->v_dim;
     graph_id id = (graph_id)(v - o->g->values);
     for (uint32_t d = 0; d < st->v_dim; d++) {
         double x = 0.0;
         double e = 0.0;
-        for (uint32_t j = low; j <= token; j++) {
+        for (uint32_t j = low; j < end; j++) {
             size_t v_at = ((size_t)j * st->heads + kv_head) * st->v_dim + d;
             double w = exp(scores[j].s - max) / sum;
             double own = units + 8 * U * (max - scores[j].s + fabs(max));
@@ -656,7 +583,7 @@ static void attend_one(const graph_oracle *o, const graph_value *v, const stored
         o->e[id][out + d] = e;
     }
     if (kv_codec_by_id(g->v_codec)->kind != KV_TV) return;
-    turn_back(o->x[id] + out, o->e[id] + out, st->v_dim);
+    oracle_turn_back(o->x[id] + out, o->e[id] + out, st->v_dim);
 }
 
 /* A latent: keys as they are stored, values their first columns. What of a packed one is in base is
@@ -677,7 +604,8 @@ static void read_latent(const graph_oracle *o, const graph_value *state, const k
                 st->k[at + d] = (double)row[d];
                 st->ke[at + d] = 0.0;
             }
-            check_packed(c, o->x[state->in[0]] + at, o->e[state->in[0]] + at, row, g->k_coded);
+            oracle_check_packed(c, o->x[state->in[0]] + at, o->e[state->in[0]] + at, row,
+                                g->k_coded);
         }
         for (uint32_t d = 0; d < g->v_dim; d++) {
             st->v[i * g->v_dim + d] = st->k[i * g->k_dim + d];
@@ -687,42 +615,89 @@ static void read_latent(const graph_oracle *o, const graph_value *state, const k
     free(row);
 }
 
+static stored stored_of(const kv_geometry *g, uint32_t n)
+{
+    stored st = {.n = n, .heads = g->n_heads, .k_dim = g->k_dim, .v_dim = g->v_dim};
+    size_t rows = (size_t)n * g->n_heads;
+    st.k = zeros(rows * g->k_dim, sizeof(double));
+    st.ke = zeros(rows * g->k_dim, sizeof(double));
+    st.v = zeros(rows * g->v_dim, sizeof(double));
+    st.ve = zeros(rows * g->v_dim, sizeof(double));
+    return st;
+}
+
+static void free_stored(stored *st)
+{
+    free(st->k);
+    free(st->ke);
+    free(st->v);
+    free(st->ve);
+}
+
+/* Both sides of what a kv_append or kv_store writes. */
+static void read_sides(const graph_oracle *o, const graph_value *state, const kv_view *view,
+                       stored *st)
+{
+    const kv_geometry *g = view->geometry;
+    if (kv_codec_by_id(g->k_codec)->kind == KV_DENSE) {
+        encode(o, state->in[0], g->k_codec, st->k, st->ke);
+    } else {
+        oracle_read_packed(view, true, o->n, o->x[state->in[0]], o->e[state->in[0]], st->k);
+    }
+    if (kv_codec_by_id(g->v_codec)->kind == KV_DENSE) {
+        encode(o, state->in[1], g->v_codec, st->v, st->ve);
+    } else {
+        oracle_read_packed(view, false, o->n, o->x[state->in[1]], o->e[state->in[1]], st->v);
+    }
+}
+
+static void check_within(const double *x, const double *expected, const double *e, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (fabs(x[i] - expected[i]) <= e[i] + 1e-30) continue;
+        fail_msg("stored: number %zu is %.9g, expected %.9g, %.3g allowed", i, x[i], expected[i],
+                 e[i]);
+    }
+}
+
+/* What this graph stores for others must lie there. */
+static void run_store(const graph_oracle *o, const graph_value *v)
+{
+    const kv_view *view = &o->views[v->i[0]];
+    stored expected = stored_of(view->geometry, o->n);
+    stored found = stored_of(view->geometry, o->n);
+    read_sides(o, v, view, &expected);
+    oracle_read_rows(view, true, o->n, found.k);
+    oracle_read_rows(view, false, o->n, found.v);
+    size_t rows = (size_t)o->n * expected.heads;
+    check_within(found.k, expected.k, expected.ke, rows * expected.k_dim);
+    check_within(found.v, expected.v, expected.ve, rows * expected.v_dim);
+    free_stored(&expected);
+    free_stored(&found);
+}
+
 static void run_attend(graph_oracle *o, const graph_value *v)
 {
     const graph_value *state = &o->g->values[v->in[1]];
     const kv_view *view = &o->views[state->i[0]];
     const kv_geometry *g = view->geometry;
-    stored st = {.heads = g->n_heads, .k_dim = g->k_dim, .v_dim = g->v_dim};
-    size_t n_k = (size_t)o->n * g->n_heads * g->k_dim;
-    size_t n_v = (size_t)o->n * g->n_heads * g->v_dim;
-    st.k = zeros(n_k, sizeof(double));
-    st.ke = zeros(n_k, sizeof(double));
-    st.v = zeros(n_v, sizeof(double));
-    st.ve = zeros(n_v, sizeof(double));
-    bool latent = state->in[1] == 0;
-    if (latent) {
-        read_latent(o, state, view, &st);
-    } else if (kv_codec_by_id(g->k_codec)->kind == KV_DENSE) {
-        encode(o, state->in[0], g->k_codec, st.k, st.ke);
-    } else {
-        read_packed(o, state->in[0], view, true, st.k);
-    }
-    if (latent) {
+    bool cross = state->op == GRAPH_STATE;
+    stored st = stored_of(g, cross ? view->len : o->n);
+    if (cross) {
+        oracle_read_rows(view, true, st.n, st.k);
+        oracle_read_rows(view, false, st.n, st.v);
+    } else if (state->in[1] == 0) {
         assert_int_equal(g->layout, KV_LAYOUT_LATENT);
-    } else if (kv_codec_by_id(g->v_codec)->kind == KV_DENSE) {
-        encode(o, state->in[1], g->v_codec, st.v, st.ve);
+        read_latent(o, state, view, &st);
     } else {
-        read_packed(o, state->in[1], view, false, st.v);
+        read_sides(o, state, view, &st);
     }
-    score *scores = zeros(o->n, sizeof *scores);
+    score *scores = zeros(st.n, sizeof *scores);
     for (uint32_t i = 0; i < o->n; i++) {
         for (uint32_t h = 0; h < v->i[0]; h++) attend_one(o, v, &st, g, i, h, scores);
     }
     free(scores);
-    free(st.k);
-    free(st.ke);
-    free(st.v);
-    free(st.ve);
+    free_stored(&st);
 }
 
 /* ---- recurrent layers: one sequence, from the first token on ---- */
@@ -893,6 +868,9 @@ static void run_value(graph_oracle *o, graph_id id)
     case GRAPH_ATTEND:
         run_attend(o, v);
         break;
+    case GRAPH_KV_STORE:
+        run_store(o, v);
+        break;
     case GRAPH_CONV:
         run_conv(o, v, o->x[id], o->e[id]);
         break;
@@ -923,6 +901,7 @@ static void run_value(graph_oracle *o, graph_id id)
     case GRAPH_STACK:
     case GRAPH_INPUT:
     case GRAPH_KV_APPEND:
+    case GRAPH_STATE:
         break;
     case GRAPH_N_OPS:
     default:
@@ -931,9 +910,9 @@ static void run_value(graph_oracle *o, graph_id id)
 }
 
 void graph_oracle_run(graph_oracle *o, const graph *g, const kv_view *views, weft_act act,
-                      const int32_t *ids, uint32_t n)
+                      const int32_t *ids, const uint32_t *highest, uint32_t n)
 {
-    *o = (graph_oracle){.g = g, .views = views, .act = act, .ids = ids, .n = n};
+    *o = (graph_oracle){.g = g, .views = views, .act = act, .ids = ids, .highest = highest, .n = n};
     o->x = zeros(g->n_values, sizeof *o->x);
     o->e = zeros(g->n_values, sizeof *o->e);
     for (graph_id id = 1; id < g->n_values; id++) {

@@ -12,7 +12,8 @@
  *   - a recurrent state carries its errors from token to token, and no decay is counted on but its
  *     own;
  *   - packed keys and values are not predicted, as a code may go either way: those of the sequence
- *     are read, looked at whether they can be what they should, and attended to without an error.
+ *     are read, looked at whether they can be what they should, and attended to without an error;
+ *   - so are those of a cross layer, whatever their codec: another graph wrote them.
  * It shares no code with a backend but the decoders of weights and of packed rows. */
 #ifndef SUPPORT_GRAPH_ORACLE_H
 #define SUPPORT_GRAPH_ORACLE_H
@@ -25,14 +26,16 @@ typedef struct graph_oracle {
     weft_act act;
     uint32_t n; /* tokens */
     const int32_t *ids;
+    const uint32_t *highest; /* [n], the last position that each sees; NULL: its own */
     /* [n_values] of [n, cols]: values and bounds; rows of wanted tokens are all tokens. */
     double **x, **e;
 } graph_oracle;
 
-/* Computes positions 0 .. n - 1. views: of a sequence that has run; pages are read of those layers
- * only whose codecs are packed, and then hold all positions. All is borrowed. */
+/* Computes positions 0 .. n - 1; highest may be NULL. views: of a sequence that has run; pages are
+ * read of those layers only whose codecs are packed, which are cross or stored to, and then hold
+ * all positions. All is borrowed. */
 void graph_oracle_run(graph_oracle *o, const graph *g, const kv_view *views, weft_act act,
-                      const int32_t *ids, uint32_t n);
+                      const int32_t *ids, const uint32_t *highest, uint32_t n);
 void graph_oracle_free(graph_oracle *o);
 
 #endif

@@ -131,6 +131,8 @@ oracle_seq *oracle_clone(const oracle_seq *o)
 {
     oracle_seq *copy = oracle_create(o->layers, o->n_layers, o->context);
     copy->len = o->len;
+    copy->cross_len = o->cross_len;
+    copy->cross_tag = o->cross_tag;
     memcpy(copy->tags, o->tags, o->context * sizeof *o->tags);
     memcpy(copy->live, o->live, (size_t)o->n_layers * o->context * sizeof *o->live);
     return copy;
@@ -147,6 +149,11 @@ void oracle_destroy(oracle_seq *o)
 static bool is_toy(const oracle_seq *o, uint32_t layer)
 {
     return o->layers[layer].layout == KV_LAYOUT_RECURRENT;
+}
+
+static bool is_cross(const oracle_seq *o, uint32_t layer)
+{
+    return o->layers[layer].layout == KV_LAYOUT_CROSS;
 }
 
 static bool *live_at(const oracle_seq *o, uint32_t layer, uint32_t position)
@@ -166,12 +173,12 @@ void oracle_commit(oracle_seq *o, const uint32_t *tags, uint32_t keep)
     assert_true(keep <= o->context - o->len);
     for (uint32_t i = 0; i < keep; i++) {
         o->tags[o->len + i] = tags[i];
-        for (uint32_t l = 0; l < o->n_layers; l++) *live_at(o, l, o->len + i) = true;
+        for (uint32_t l = 0; l < o->n_layers; l++) *live_at(o, l, o->len + i) = !is_cross(o, l);
     }
     o->len += keep;
     for (uint32_t l = 0; l < o->n_layers; l++) {
         const kv_layer *layer = &o->layers[l];
-        if (layer->layout == KV_LAYOUT_RECURRENT) continue;
+        if (is_toy(o, l) || is_cross(o, l)) continue;
         for (uint32_t p = 0; p < o->len; p++) {
             /* A window keeps one position more than the next query sees. */
             bool kept = sees(layer, o->len, p);
@@ -186,6 +193,7 @@ bool oracle_can_trim(const oracle_seq *o, uint32_t m)
     if (m == 0 || m == o->len) return true;
     for (uint32_t l = 0; l < o->n_layers; l++) {
         if (is_toy(o, l)) return false;
+        if (is_cross(o, l)) continue;
         for (uint32_t p = 0; p <= m; p++) {
             if (sees(&o->layers[l], m, p) && !*live_at(o, l, p)) return false;
         }
@@ -204,18 +212,25 @@ void oracle_trim(oracle_seq *o, uint32_t m)
 uint32_t oracle_first(const oracle_seq *o, uint32_t layer)
 {
     if (is_toy(o, layer)) return o->len;
+    if (is_cross(o, layer)) return 0;
     uint32_t p = 0;
     while (p < o->len && !*live_at(o, layer, p)) p++;
     return p;
 }
 
-uint64_t oracle_bytes(const oracle_seq *o, const kv_config *config)
+uint64_t oracle_bytes(const oracle_seq *o, const kv_config *config, bool converted)
 {
+    const kv_geometry *g = converted ? config->geometries : config->bases;
     uint64_t bytes = 0;
     uint32_t size = config->bounds.page_tokens;
     for (uint32_t l = 0; l < o->n_layers; l++) {
         if (is_toy(o, l)) {
-            if (o->len > 0) bytes += config->geometries[l].page_bytes;
+            if (o->len > 0) bytes += g[l].page_bytes;
+            continue;
+        }
+        if (is_cross(o, l)) {
+            uint32_t pages = (o->cross_len + size - 1) / size;
+            bytes += pages * g[l].page_bytes;
             continue;
         }
         for (uint32_t page = 0; page * size < o->len; page++) {
@@ -224,72 +239,102 @@ uint64_t oracle_bytes(const oracle_seq *o, const kv_config *config)
             for (uint32_t p = page * size; p < o->len && p < (page + 1) * size; p++) {
                 held = held || *live_at(o, l, p);
             }
-            if (held) bytes += config->geometries[l].page_bytes;
+            if (held) bytes += g[l].page_bytes;
         }
     }
     return bytes;
 }
 
-/* Byte i of a row: differs by tag, layer, head, side and place. */
-static unsigned char pattern(uint32_t tag, uint32_t layer, uint32_t head, uint32_t side, size_t i)
+/* Number i of a row: differs by tag, layer, head, side and place; exact in every dense type. */
+static float number(uint32_t tag, uint32_t layer, uint32_t row, uint32_t side, uint32_t i)
 {
-    uint32_t x = tag * 2654435761u + layer * 40503u + head * 9176u + side * 77u + (uint32_t)i * 31u;
+    uint32_t x = tag * 2654435761u + layer * 40503u + row * 9176u + side * 77u + i * 31u;
     x ^= x >> 15;
-    return (unsigned char)(x * 2246822519u >> 24);
+    return (float)((int)((x * 2246822519u >> 20) % 511) - 255) / 16.0F;
 }
 
-static void write_row(unsigned char *row, size_t n_bytes, uint32_t tag, uint32_t layer,
-                      uint32_t head, uint32_t side)
+enum { ROW_MOST = 256, PAGE_MOST = 1 << 18 };
+
+static void fill_rows(float *x, uint32_t n_heads, uint32_t dim, uint32_t tag, uint32_t layer,
+                      uint32_t side)
 {
-    for (size_t i = 0; i < n_bytes; i++) row[i] = pattern(tag, layer, head, side, i);
+    assert_true(n_heads * dim <= ROW_MOST);
+    for (uint32_t h = 0; h < n_heads; h++) {
+        for (uint32_t i = 0; i < dim; i++) x[h * dim + i] = number(tag, layer, h, side, i);
+    }
+}
+
+/* As a run stores it. */
+static void write_position(const kv_view *view, uint32_t layer, uint32_t position, uint32_t tag)
+{
+    const kv_geometry *g = view->geometry;
+    float k[ROW_MOST];
+    float v[ROW_MOST];
+    fill_rows(k, g->n_heads, g->k_dim, tag, layer, 0);
+    fill_rows(v, g->n_heads, g->v_dim, tag, layer, 1);
+    host_append(view, position, k, v);
 }
 
 void oracle_write(const kv_view *views, uint32_t n_layers, uint32_t len, const uint32_t *tags,
                   uint32_t n)
 {
     for (uint32_t l = 0; l < n_layers; l++) {
-        const kv_geometry *g = views[l].geometry;
+        if (views[l].geometry->layout == KV_LAYOUT_CROSS) continue;
         assert_int_equal(views[l].len, len);
-        if (g->layout == KV_LAYOUT_RECURRENT) {
+        if (views[l].geometry->layout == KV_LAYOUT_RECURRENT) {
             toy_step(&views[l], l, tags, n);
             continue;
         }
-        for (uint32_t i = 0; i < n; i++) {
-            for (uint32_t h = 0; h < g->n_heads; h++) {
-                write_row(kv_key(&views[l], h, len + i), g->k_row_bytes, tags[i], l, h, 0);
-                if (!kv_has_values(g)) continue;
-                write_row(kv_value(&views[l], h, len + i), g->v_row_bytes, tags[i], l, h, 1);
-            }
-        }
+        for (uint32_t i = 0; i < n; i++) write_position(&views[l], l, len + i, tags[i]);
     }
 }
 
-static void check_row(const unsigned char *row, size_t n_bytes, uint32_t tag, uint32_t layer,
-                      uint32_t head, uint32_t side, uint32_t position)
+void oracle_write_cross(const kv_view *views, uint32_t n_layers, uint32_t tag, uint32_t n)
 {
-    for (size_t i = 0; i < n_bytes; i++) {
-        if (row[i] == pattern(tag, layer, head, side, i)) continue;
-        fail_msg("layer %u, position %u, head %u, side %u: not the bytes written there", layer,
-                 position, head, side);
+    for (uint32_t l = 0; l < n_layers; l++) {
+        if (views[l].geometry->layout != KV_LAYOUT_CROSS) continue;
+        assert_int_equal(views[l].len, 0);
+        for (uint32_t i = 0; i < n; i++) write_position(&views[l], l, i, tag + i);
     }
 }
 
+static void check_row(const unsigned char *row, const unsigned char *expected, size_t n_bytes,
+                      uint32_t layer, uint32_t position, const char *side)
+{
+    if (memcmp(row, expected, n_bytes) == 0) return;
+    fail_msg("layer %u, position %u: not the %s written there", layer, position, side);
+}
+
+/* The bytes of what was written for tag, in the codecs that the layer has now. */
 static void check_position(const kv_view *view, uint32_t layer, uint32_t position, uint32_t tag)
 {
+    static unsigned char page[PAGE_MOST];
+    unsigned char *pages[1] = {page};
     const kv_geometry *g = view->geometry;
     if (view->pages[(position / g->page_tokens) % view->n_slots] == NULL) {
         fail_msg("layer %u, position %u: no page", layer, position);
     }
+    kv_view expected = {.geometry = g, .pages = pages, .n_slots = 1};
+    assert_true(g->page_bytes <= sizeof page);
+    write_position(&expected, layer, position, tag);
     for (uint32_t h = 0; h < g->n_heads; h++) {
-        check_row(kv_key(view, h, position), g->k_row_bytes, tag, layer, h, 0, position);
+        check_row(kv_key(view, h, position), kv_key(&expected, h, position), g->k_row_bytes, layer,
+                  position, "key");
         if (!kv_has_values(g)) continue;
-        check_row(kv_value(view, h, position), g->v_row_bytes, tag, layer, h, 1, position);
+        check_row(kv_value(view, h, position), kv_value(&expected, h, position), g->v_row_bytes,
+                  layer, position, "value");
     }
 }
 
 void oracle_check(const oracle_seq *o, const kv_view *views, const uint32_t *tags, uint32_t n)
 {
     for (uint32_t l = 0; l < o->n_layers; l++) {
+        if (is_cross(o, l)) {
+            assert_int_equal(views[l].len, o->cross_len);
+            for (uint32_t p = 0; p < o->cross_len; p++)
+                check_position(&views[l], l, p, o->cross_tag + p);
+            continue;
+        }
         assert_int_equal(views[l].len, o->len);
         if (is_toy(o, l)) {
             toy_check(o, &views[l], l, views[l].committed, NULL, 0);

@@ -40,6 +40,8 @@ typedef struct oracle_seq {
     uint32_t len;
     uint32_t *tags; /* [context] */
     bool *live;     /* [n_layers, context] */
+    /* Of an encoder, for cross layers: its positions, tagged cross_tag, cross_tag + 1, ... */
+    uint32_t cross_len, cross_tag;
 } oracle_seq;
 
 oracle_seq *oracle_create(const kv_layer *layers, uint32_t n_layers, uint32_t context);
@@ -56,12 +58,15 @@ void oracle_trim(oracle_seq *o, uint32_t m);
 /* Lowest live position of a layer; len when none lives. */
 uint32_t oracle_first(const oracle_seq *o, uint32_t layer);
 
-/* Bytes of the pages that hold the live positions. */
-uint64_t oracle_bytes(const oracle_seq *o, const kv_config *config);
+/* Bytes of the pages that hold the live positions, in base or in codecs. */
+uint64_t oracle_bytes(const oracle_seq *o, const kv_config *config, bool converted);
 
 /* Writes n tags behind len, as a run does. */
 void oracle_write(const kv_view *views, uint32_t n_layers, uint32_t len, const uint32_t *tags,
                   uint32_t n);
+
+/* Writes what an encoder leaves: positions 0 .. n - 1 of every cross layer. */
+void oracle_write_cross(const kv_view *views, uint32_t n_layers, uint32_t tag, uint32_t n);
 
 /* Fails unless page holds what the first len tags make of a toy. */
 void oracle_check_state(const oracle_seq *o, const kv_geometry *g, uint32_t layer,

@@ -28,7 +28,8 @@ typedef struct tile {
     uint32_t first_token, n_tokens; /* of the step */
     uint32_t first_head, n_heads;   /* query heads */
     uint32_t n_q;
-    uint32_t lowest, highest; /* positions that any of its queries sees */
+    backend_span any; /* positions that at least one of its queries sees */
+    backend_span all; /* those that all of them see */
 } tile;
 
 /* o [v_dim], then maximum and sum, for each query. */
@@ -84,14 +85,18 @@ static uint32_t row_tasks(const cpu_run *r, const attend_shape *s, uint32_t row_
     return divide_up(n_tokens, s->tokens_tile) * head_tiles;
 }
 
-static uint32_t lowest_of(const tile *t, const backend_step *step, uint32_t q_i)
+static backend_span seen_by(const tile *t, const backend_step *step, uint32_t q_i)
 {
-    return kv_lowest(t->view->geometry, step->positions[t->first_token + q_i / t->n_heads]);
+    return backend_seen(step, t->view, t->first_token + q_i / t->n_heads);
 }
 
-static uint32_t highest_of(const tile *t, const backend_step *step, uint32_t q_i)
+/* Neither end falls from a token to the next. */
+static void find_seen(tile *t, const backend_step *step)
 {
-    return step->positions[t->first_token + q_i / t->n_heads];
+    backend_span first = seen_by(t, step, 0);
+    backend_span last = seen_by(t, step, t->n_q - 1);
+    t->any = (backend_span){first.first, last.end};
+    t->all = (backend_span){last.first, first.end};
 }
 
 /* Task task_i of the row: tiles of tokens, then key heads, then tiles of the group. */
@@ -110,8 +115,7 @@ static tile tile_of(const cpu_run *r, const attend_shape *s, uint32_t row_i, uin
     t.n_heads = s->group - in_group < s->heads_tile ? s->group - in_group : s->heads_tile;
     t.first_head = t.kv_head * s->group + in_group;
     t.n_q = t.n_tokens * t.n_heads;
-    t.lowest = lowest_of(&t, step, 0);
-    t.highest = highest_of(&t, step, t.n_q - 1);
+    find_seen(&t, step);
     return t;
 }
 
@@ -179,11 +183,10 @@ static void score_split(const cpu_run *r, const attend_shape *s, const tile *t, 
     float cap = s->v->f[1];
     for (uint32_t q_i = 0; q_i < t->n_q; q_i++) {
         float *row = c->s + (size_t)q_i * KV_SPLIT;
-        uint32_t low = lowest_of(t, r->step, q_i);
-        uint32_t high = highest_of(t, r->step, q_i);
+        backend_span own = seen_by(t, r->step, q_i);
         for (uint32_t i = 0; i < KV_SPLIT; i++) {
             uint32_t position = split * KV_SPLIT + i;
-            if (position < low || position > high) {
+            if (position < own.first || position >= own.end) {
                 row[i] = -INFINITY;
             } else if (cap > 0.0F) {
                 row[i] = cap * tanhf(row[i] / cap);
@@ -198,9 +201,7 @@ static void sum_values(const cpu_run *r, const attend_shape *s, const tile *t, u
                        const cpu_scratch *c, run_of_keys keys, partial out)
 {
     const kv_geometry *g = t->view->geometry;
-    uint32_t all_low = lowest_of(t, r->step, t->n_q - 1);
-    uint32_t all_high = highest_of(t, r->step, 0);
-    bool together = keys.first >= all_low && keys.end <= all_high + 1;
+    bool together = keys.first >= t->all.first && keys.end <= t->all.end;
     bool dense = s->v_codec->kind == KV_DENSE;
     size_t row_bytes = dense ? g->v_row_bytes : g->v_dim * sizeof(float);
     size_t stride = dense ? g->v_row_bytes * 8 / s->v_codec->bits : g->v_dim;
@@ -214,10 +215,9 @@ static void sum_values(const cpu_run *r, const attend_shape *s, const tile *t, u
                             g->v_dim};
     const unsigned char *rows = rows_of(r, &packed);
     for (uint32_t q_i = 0; q_i < (together ? 1 : t->n_q); q_i++) {
-        uint32_t low = together ? keys.first : lowest_of(t, r->step, q_i);
-        uint32_t high = together ? keys.end : highest_of(t, r->step, q_i) + 1;
-        if (low < keys.first) low = keys.first;
-        if (high > keys.end) high = keys.end;
+        backend_span own = together ? t->all : seen_by(t, r->step, q_i);
+        uint32_t low = own.first < keys.first ? keys.first : own.first;
+        uint32_t high = own.end > keys.end ? keys.end : own.end;
         if (low >= high) continue;
         kernel_values a = {c->s + (size_t)q_i * KV_SPLIT + (low - split * KV_SPLIT),
                            KV_SPLIT,
@@ -249,8 +249,8 @@ static void attend_split(const cpu_run *r, const attend_shape *s, const tile *t,
 {
     const kv_geometry *g = t->view->geometry;
     run_of_keys seen = {split * KV_SPLIT, (split + 1) * KV_SPLIT};
-    if (seen.first < t->lowest) seen.first = t->lowest;
-    if (seen.end > t->highest + 1) seen.end = t->highest + 1;
+    if (seen.first < t->any.first) seen.first = t->any.first;
+    if (seen.end > t->any.end) seen.end = t->any.end;
     score_split(r, s, t, split, c, seen);
     for (uint32_t q_i = 0; q_i < t->n_q; q_i++) {
         float *row = c->s + (size_t)q_i * KV_SPLIT;
@@ -288,6 +288,7 @@ static void merge(const tile *t, partial total, partial part, bool first)
     }
 }
 
+/* What sees nothing is 0. */
 static void store(const cpu_run *r, const attend_shape *s, graph_id id, const tile *t,
                   partial total)
 {
@@ -298,9 +299,23 @@ static void store(const cpu_run *r, const attend_shape *s, graph_id id, const ti
         const float *o = part_o(total, q_i);
         size_t token = t->first_token + q_i / t->n_heads;
         float *to = y + (token * s->v->i[0] + t->first_head + q_i % t->n_heads) * dim;
+        if (t->any.first == t->any.end) {
+            memset(to, 0, dim * sizeof *to);
+            continue;
+        }
         for (uint32_t d = 0; d < dim; d++) to[d] = o[d] / o[dim + 1];
         kv_codec_finish(codec, to, dim);
     }
+}
+
+static uint32_t first_split(const tile *t)
+{
+    return t->any.first / KV_SPLIT;
+}
+
+static uint32_t n_splits(const tile *t)
+{
+    return divide_up(t->any.end, KV_SPLIT) - first_split(t);
 }
 
 static void attend_tile(const cpu_run *r, attend_shape *s, graph_id id, const tile *t,
@@ -309,10 +324,9 @@ static void attend_tile(const cpu_run *r, attend_shape *s, graph_id id, const ti
     partial total = {c->total, r->p->part_stride};
     partial part = {c->part, r->p->part_stride};
     gather_queries(r, s, t, c->q);
-    for (uint32_t split = t->lowest / KV_SPLIT; split <= t->highest / KV_SPLIT; split++) {
-        bool first = split == t->lowest / KV_SPLIT;
-        attend_split(r, s, t, split, c, first ? total : part);
-        if (!first) merge(t, total, part, false);
+    for (uint32_t i = 0; i < n_splits(t); i++) {
+        attend_split(r, s, t, first_split(t) + i, c, i == 0 ? total : part);
+        if (i > 0) merge(t, total, part, false);
     }
     store(r, s, id, t, total);
 }
@@ -338,11 +352,6 @@ static tile nth_tile(const cpu_run *r, const attend_shape *s, uint32_t task_i)
     return tile_of(r, s, row_i, task_i);
 }
 
-static uint32_t n_splits(const tile *t)
-{
-    return t->highest / KV_SPLIT - t->lowest / KV_SPLIT + 1;
-}
-
 /* Few tasks: units are the splits of all tasks, computed in any order, then each task merges its
  * own. */
 static void attend_apart(const cpu_run *r, attend_shape *s, uint32_t phase_i, uint32_t thread_i,
@@ -366,7 +375,7 @@ static void attend_apart(const cpu_run *r, attend_shape *s, uint32_t phase_i, ui
         pick_kernels(r, s, &t);
         gather_queries(r, s, &t, c->q);
         partial out = {r->p->parts + unit * stride, r->p->part_stride};
-        attend_split(r, s, &t, t.lowest / KV_SPLIT + (unit - before), c, out);
+        attend_split(r, s, &t, first_split(&t) + (unit - before), c, out);
     }
     thread_pool_barrier(r->b->pool, thread_i);
     uint32_t unit = 0;

@@ -36,7 +36,8 @@ static void *take(backend_plan *p, size_t count, size_t size)
 
 static bool is_constant(graph_op op)
 {
-    return op == GRAPH_NONE || op == GRAPH_WEIGHT || op == GRAPH_STACK || op == GRAPH_INPUT;
+    return op == GRAPH_NONE || op == GRAPH_WEIGHT || op == GRAPH_STACK || op == GRAPH_INPUT ||
+           op == GRAPH_STATE;
 }
 
 static uint32_t count_uses(const graph *g, graph_id id)
@@ -437,10 +438,9 @@ static void measure_value(sizes *s, const backend_plan *p, const graph_value *v)
     if (v->op == GRAPH_LINEAR) {
         if (s->bf16) measure_input(s, rows, g->values[v->in[0]].cols);
         measure_weight(s, &g->tensors[g->values[v->in[1]].i[0]]);
-    } else if (v->op == GRAPH_KV_APPEND) {
-        uint32_t k_dim = g->values[v->in[0]].cols / v->i[1];
+    } else if (v->op == GRAPH_KV_APPEND || v->op == GRAPH_STATE) {
         uint32_t v_dim = v->cols / v->i[1];
-        if (k_dim > s->k_dim) s->k_dim = k_dim;
+        if (v->i[2] > s->k_dim) s->k_dim = v->i[2];
         if (v_dim > s->v_dim) s->v_dim = v_dim;
     } else if (v->op == GRAPH_LINEAR_HEADS) {
         measure_heads(s, g, v, rows);

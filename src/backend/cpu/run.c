@@ -245,6 +245,7 @@ static void run_value(const cpu_run *r, graph_id id, token_range t, uint32_t thr
         run_rope(r, v, cpu_data(r, id), t);
         break;
     case GRAPH_KV_APPEND:
+    case GRAPH_KV_STORE:
         run_append(r, v, t);
         break;
     case GRAPH_TAKE:

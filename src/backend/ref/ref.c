@@ -430,10 +430,10 @@ static void unrotate(double *x, uint32_t n)
     }
 }
 
-/* One query against one head: y [v_dim]. The row buffer of the plan holds a decoded key or
- * value. */
+/* One query against what it sees of one head: y [v_dim], zeros where that is nothing. The row
+ * buffer of the plan holds a decoded key or value. */
 static void attend_one(const run_state *r, const graph_value *v, const kv_view *view, uint32_t head,
-                       const float *q, uint32_t position, float *y)
+                       const float *q, backend_span seen, float *y)
 {
     const kv_geometry *g = view->geometry;
     const kv_codec *vc = kv_codec_by_id(g->v_codec);
@@ -441,7 +441,7 @@ static void attend_one(const run_state *r, const graph_value *v, const kv_view *
     double sum = 0.0;
     double *o = r->p->o;
     memset(o, 0, g->v_dim * sizeof(double));
-    for (uint32_t j = kv_lowest(g, position); j <= position; j++) {
+    for (uint32_t j = seen.first; j < seen.end; j++) {
         host_key(g, kv_key(view, head, j), r->p->row);
         double score = 0.0;
         for (uint32_t d = 0; d < g->k_dim; d++) score += (double)q[d] * (double)r->p->row[d];
@@ -455,7 +455,7 @@ static void attend_one(const run_state *r, const graph_value *v, const kv_view *
         for (uint32_t d = 0; d < g->v_dim; d++) o[d] = o[d] * shrink + p * (double)r->p->row[d];
         max = top;
     }
-    for (uint32_t d = 0; d < g->v_dim; d++) o[d] /= sum;
+    for (uint32_t d = 0; d < g->v_dim && seen.first < seen.end; d++) o[d] /= sum;
     if (vc->kind == KV_TV) unrotate(o, g->v_dim);
     for (uint32_t d = 0; d < g->v_dim; d++) y[d] = (float)o[d];
 }
@@ -470,10 +470,10 @@ static void run_attend(const run_state *r, const graph_value *v, float *y)
         const kv_geometry *g = view->geometry;
         uint32_t group = n_heads / g->n_heads;
         for (uint32_t i = r->step->row_starts[row_i]; i < r->step->row_starts[row_i + 1]; i++) {
+            backend_span seen = backend_seen(r->step, view, i);
             for (uint32_t h = 0; h < n_heads; h++) {
                 size_t at = (size_t)i * n_heads + h;
-                attend_one(r, v, view, h / group, q + at * g->k_dim, r->step->positions[i],
-                           y + at * g->v_dim);
+                attend_one(r, v, view, h / group, q + at * g->k_dim, seen, y + at * g->v_dim);
             }
         }
     }
@@ -696,6 +696,7 @@ static void run_value(const run_state *r, graph_id id)
         run_elementwise(r, v, data(r, id));
         break;
     case GRAPH_KV_APPEND:
+    case GRAPH_KV_STORE:
         run_append(r, v);
         break;
     case GRAPH_ATTEND:
@@ -727,6 +728,7 @@ static void run_value(const run_state *r, graph_id id)
     case GRAPH_WEIGHT:
     case GRAPH_STACK:
     case GRAPH_INPUT:
+    case GRAPH_STATE:
     case GRAPH_N_OPS:
         break;
     }

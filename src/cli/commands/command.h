@@ -15,6 +15,8 @@ enum { COMMAND_VALUES = 1024 };
 
 typedef struct command {
     const char *name;
+    const char *verbs;   /* "ppl|kl": one of them stands before the options; NULL: none does */
+    size_t verb_at;      /* offset in the values of a const char * for it */
     const char *operand; /* "MODEL", "PATH" */
     const char *summary; /* one line */
     const char *details; /* paragraphs of help, each ending in a line feed; may be "" */

@@ -4,7 +4,10 @@
 #include "base/assert.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "cli/bytes.h"
+#include "cli/codecs.h"
 #include "cli/commands/command.h"
+#include "cli/kv_plan.h"
 
 typedef struct inspect_values {
     session_values session;
@@ -15,17 +18,12 @@ typedef struct inspect_values {
 
 static const option_row OPTIONS[] = {
     {"tensors", OPTION_FLAG, AT(tensors), NULL, "lists each tensor too", 0, 0, NULL},
+    {"kv", OPTION_TEXT, AT(session.kv), "SPEC",
+     "shows what each layer stores with this spec, with --act bf16", 0, 0, NULL},
     {"json", OPTION_FLAG, AT(json), NULL, "prints one JSON object", 0, 0, NULL},
 };
 
 static const inspect_values DEFAULTS = {.tensors = false};
-
-/* Those that the model's heads allow are shown. */
-static const char *const CODECS[] = {"f32",         "f16",         "bf16",       "affine8g32",
-                                     "affine8g64",  "affine8g128", "affine4g32", "affine4g64",
-                                     "affine4g128", "q8_0",        "turbo-k8v8", "turbo-k8v5",
-                                     "turbo-k8v4",  "turbo-k8v3",  "turbo-k8v2", "turbo-k5v3",
-                                     "turbo-k4v3",  "turbo-k4v2",  "turbo-k2v2"};
 
 enum { GROUPS_MOST = 64 };
 
@@ -39,9 +37,10 @@ typedef struct inspection {
     session s;
     group groups[GROUPS_MOST];
     uint32_t n_groups;
-    const char *codecs[COUNT_OF(CODECS)]; /* [n_codecs] */
-    weft_kv_info kv[COUNT_OF(CODECS)];
+    const char *codecs[CODECS_USUAL]; /* [n_codecs] */
+    weft_kv_info kv[CODECS_USUAL];
     uint32_t n_codecs;
+    kv_plan plan; /* with --kv */
 } inspection;
 
 static uint64_t count_params(const weft_tensor_info *t)
@@ -82,7 +81,7 @@ static weft_status collect(inspection *x, weft_error *err)
         if (status != WEFT_OK) return status;
         add_tensor(x, &t);
     }
-    for (uint32_t i = 0; i < COUNT_OF(CODECS); i++) {
+    for (uint32_t i = 0; i < CODECS_USUAL; i++) {
         weft_error why;
         weft_kv_info kv = {.struct_size = sizeof kv};
         weft_status status = weft_model_kv(x->s.model, CODECS[i], &kv, &why);
@@ -103,22 +102,6 @@ static double bits_per_weight(const weft_model_info *info)
 }
 
 /* ---- for people ------------------------------------------------------------------------------ */
-
-static void print_bytes(const char *label, uint64_t n)
-{
-    static const char *const UNITS[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
-    double value = (double)n;
-    uint32_t unit = 0;
-    while (value >= 1024.0 && unit + 1 < COUNT_OF(UNITS)) {
-        value /= 1024.0;
-        unit++;
-    }
-    if (unit == 0) {
-        printf("%s%llu bytes", label, (unsigned long long)n);
-    } else {
-        printf("%s%.1f %s (%llu bytes)", label, value, UNITS[unit], (unsigned long long)n);
-    }
-}
 
 static void print_shape(const weft_tensor_info *t, char *text, size_t capacity)
 {
@@ -167,8 +150,9 @@ static weft_status print_text(const inspection *x, const char *path, bool tensor
            info->n_embd, info->n_vocab);
     printf("format        %s\ncontext       %u tokens\nparameters    %llu\n", info->format,
            info->context, (unsigned long long)info->n_params);
-    print_bytes("weights       ", info->n_bytes);
-    printf(", %.2f bits each\n", bits_per_weight(info));
+    char bytes[BYTES_TEXT];
+    bytes_print(info->n_bytes, bytes);
+    printf("weights       %s, %.2f bits each\n", bytes, bits_per_weight(info));
     printf("tokenizer     %s\nchat template %s\n", info->has_tokenizer ? "yes" : "no",
            info->has_template ? "yes" : "no");
     puts("\nencoding         tensors      parameters           bytes  bits each");
@@ -179,6 +163,7 @@ static weft_status print_text(const inspection *x, const char *path, bool tensor
                g->n_params > 0 ? 8.0 * (double)g->n_bytes / (double)g->n_params : 0.0);
     }
     print_kv(x);
+    if (x->plan.spec != NULL) kv_plan_print(&x->plan);
     return tensors ? print_tensors(x, err) : WEFT_OK;
 }
 
@@ -241,6 +226,10 @@ static weft_status print_json(const inspection *x, const char *path, bool tensor
     strbuf_printf(&out, ",\"tokenizer\":%s,\"chat_template\":%s",
                   info->has_tokenizer ? "true" : "false", info->has_template ? "true" : "false");
     add_groups(x, &out);
+    if (x->plan.spec != NULL) {
+        strbuf_add_text(&out, ",\"kv_plan\":");
+        kv_plan_add_json(&x->plan, &out);
+    }
     weft_status status = tensors ? add_tensors(x, &out, err) : WEFT_OK;
     strbuf_add_text(&out, "}\n");
     if (status == WEFT_OK && out.status != WEFT_OK)
@@ -256,21 +245,30 @@ static int run(const void *values, const char *path)
     inspection x = {.n_groups = 0};
     weft_error err = {WEFT_OK, ""};
     weft_status status = session_open_model(&x.s, &v->session, path, &err);
+    bool usage = false;
+    if (status == WEFT_OK && v->session.kv != NULL) {
+        status = kv_plan_init(&x.plan, &x.s, v->session.kv, &err);
+        usage = status != WEFT_OK;
+    }
     if (status == WEFT_OK) status = collect(&x, &err);
     if (status == WEFT_OK && v->json) {
         status = print_json(&x, path, v->tensors, &err);
     } else if (status == WEFT_OK) {
         status = print_text(&x, path, v->tensors, &err);
     }
+    kv_plan_deinit(&x.plan);
     session_close(&x.s);
-    return status == WEFT_OK ? EXIT_FINE : report_failure(&err, false);
+    return status == WEFT_OK ? EXIT_FINE : report_failure(&err, usage);
 }
 
 const command COMMAND_inspect = {
     .name = "inspect",
     .operand = "PATH",
     .summary = "architecture, tensors, bytes, bits a weight, cost of keys and values",
-    .details = "",
+    .details =
+        "Bytes of keys and values are those with --act bf16. With --kv neighbours that store the\n"
+        "same are one line; a recurrent layer keeps its state in f32 whatever the spec says, one\n"
+        "that shares the keys and values of another stores none.\n",
     .options = OPTIONS,
     .n_options = COUNT_OF(OPTIONS),
     .session_sets = SESSION_OPEN,

@@ -208,9 +208,8 @@ static weft_status print_json(const selfcheck *x, const char *model, weft_error 
         for (uint32_t i = 0; i < c->n_codecs; i++) add_cell(c, row, i, &out);
         strbuf_add_text(&out, "]}");
     }
-    weft_status status =
-        strbuf_printf(&out, "],\"compared\":%u,\"failed\":%u,\"seconds\":%.3f}\n", c->n_compared,
-                      c->n_wrong, x->seconds);
+    weft_status status = strbuf_printf(&out, "],\"compared\":%u,\"failed\":%u,\"seconds\":%.3f}\n",
+                                       c->n_compared, c->n_wrong, x->seconds);
     if (status == WEFT_OK) {
         fwrite(out.ptr, 1, out.len, stdout);
     } else {

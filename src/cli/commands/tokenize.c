@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/assert.h"
-#include "base/io.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "cli/commands/command.h"
@@ -197,19 +196,6 @@ static weft_status render(const session *s, const char *messages, const char *to
     return status;
 }
 
-static weft_status read_json_file(const char *path, strbuf *text, weft_error *err)
-{
-    if (strcmp(path, "-") == 0) return input_read_all(stdin, "stdin", text, err);
-    char *data;
-    size_t n_bytes;
-    weft_status status =
-        io_read_file(io_system(), mem_system(), path, INPUT_LIMIT, &data, &n_bytes, err);
-    if (status != WEFT_OK) return status;
-    status = strbuf_add(text, data, n_bytes);
-    mem_free(mem_system(), data, n_bytes + 1);
-    return status == WEFT_OK ? WEFT_OK : err_set(err, status, "out of memory for '%s'", path);
-}
-
 static weft_status take_conversation(tokenize *t, weft_error *err)
 {
     const tokenize_values *v = t->v;
@@ -218,8 +204,8 @@ static weft_status take_conversation(tokenize *t, weft_error *err)
     strbuf_init(&messages, mem_system(), INPUT_LIMIT);
     strbuf_init(&tools, mem_system(), INPUT_LIMIT);
     uint32_t flags = v->no_generation_prompt ? WEFT_CHAT_NO_GENERATION_PROMPT : 0;
-    weft_status status = read_json_file(v->messages, &messages, err);
-    if (status == WEFT_OK && v->tools != NULL) status = read_json_file(v->tools, &tools, err);
+    weft_status status = input_read_file(v->messages, &messages, err);
+    if (status == WEFT_OK && v->tools != NULL) status = input_read_file(v->tools, &tools, err);
     const char *tools_text = v->tools != NULL ? strbuf_text(&tools) : NULL;
     if (status == WEFT_OK && v->render) {
         status = render(&t->s, strbuf_text(&messages), tools_text, flags, err);

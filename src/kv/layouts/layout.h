@@ -13,7 +13,7 @@ typedef struct kv_layout {
     /* Lowest position retained when len positions are committed. */
     uint32_t (*keep)(const kv_geometry *g, uint32_t len);
     /* Slots of a table for sequences of at most context positions that grow by at most most_append
-     * a step. */
+     * a step; of a cross layer context is the encoder's. */
     uint32_t (*slots)(const kv_geometry *g, uint32_t context, uint32_t most_append);
 } kv_layout;
 

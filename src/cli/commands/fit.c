@@ -1,0 +1,307 @@
+/* fit.c - weft fit: does a model with so many sequences of such a length fit the memory, and what
+ * would have to change if not.
+ *
+ * What a sequence costs are the bytes that an engine promises it before it starts. */
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "cli/bytes.h"
+#include "cli/codecs.h"
+#include "cli/commands/command.h"
+
+enum { CONTEXT_DEFAULT = 8192 };
+
+typedef struct fit_values {
+    session_values session;
+    uint32_t n_sequences;
+    bool json;
+} fit_values;
+
+#define AT(field) offsetof(fit_values, field)
+
+static const option_row OPTIONS[] = {
+    {"context", OPTION_COUNT, AT(session.context), "N",
+     "most tokens of a sequence (default: what the model was made for, at most 8192)", 1, 1 << 30,
+     NULL},
+    {"sequences", OPTION_COUNT, AT(n_sequences), "N", "sequences together (default: 1)", 1, 4096,
+     NULL},
+    {"kv", OPTION_TEXT, AT(session.kv), "SPEC",
+     "how keys and values shall be stored (default: as --act)", 0, 0, NULL},
+    {"act", OPTION_CHOICE, AT(session.act), "TYPE",
+     "what the input of a linear layer is rounded to: bf16 or f32 (default: bf16)", 0, 0,
+     "bf16|f32"},
+    {"threads", OPTION_COUNT, AT(session.threads), "N",
+     "compute threads (default: one per processor)", 1, 256, NULL},
+    {"memory", OPTION_BYTES, AT(session.memory), "BYTES",
+     "memory there is, such as 512M or 2G (default: this machine's)", 0, 0, NULL},
+    {"json", OPTION_FLAG, AT(json), NULL, "prints one JSON object", 0, 0, NULL},
+};
+
+static const fit_values DEFAULTS = {.session = SESSION_DEFAULTS, .n_sequences = 1};
+
+/* What a codec spec needs, and how far what is left for it goes. */
+typedef struct need {
+    const char *kv;
+    uint64_t one, all; /* bytes of a sequence, of all */
+    bool fits;
+    uint32_t most_context;   /* with so many sequences; 0: none */
+    uint64_t most_sequences; /* of such a length */
+} need;
+
+typedef struct fit {
+    const fit_values *v;
+    session s;
+    uint32_t context;
+    uint64_t memory, weights, scratch, left;
+    need needs[CODECS_USUAL + 1]; /* the first is what was asked for */
+    uint32_t n_needs;
+} fit;
+
+static uint64_t left_of(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : 0;
+}
+
+/* ---- numbers --------------------------------------------------------------------------------- */
+
+/* What an engine promises a sequence as long as its context. */
+static weft_status state_bytes(const fit *x, const char *kv, uint32_t context, uint64_t *n_bytes,
+                               weft_error *err)
+{
+    weft_engine_options options = session_engine_options(&x->v->session);
+    options.max_drafts = WEFT_NO_DRAFTS; /* as weft run without --draft */
+    options.kv = kv;
+    options.context = context;
+    options.memory_bytes = 0;
+    return weft_model_state_bytes(x->s.model, &options, context, n_bytes, err);
+}
+
+static bool product_fits(uint64_t one, uint32_t n, uint64_t most)
+{
+    return one <= most / n;
+}
+
+/* The longest context of which so many sequences fit. */
+static weft_status find_context(const fit *x, need *of, weft_error *err)
+{
+    uint32_t low = 0; /* fits */
+    uint32_t high = x->s.info.context;
+    while (low < high) {
+        uint32_t middle = low + (high - low + 1) / 2;
+        uint64_t one;
+        weft_status status = state_bytes(x, of->kv, middle, &one, err);
+        if (status != WEFT_OK) return status;
+        if (product_fits(one, x->v->n_sequences, x->left)) {
+            low = middle;
+        } else {
+            high = middle - 1;
+        }
+    }
+    of->most_context = low;
+    return WEFT_OK;
+}
+
+static weft_status add_need(fit *x, const char *kv, weft_error *err)
+{
+    need of = {.kv = kv};
+    weft_status status = state_bytes(x, kv, x->context, &of.one, err);
+    if (status != WEFT_OK) return status;
+    if (of.one > UINT64_MAX / x->v->n_sequences)
+        return err_set(err, WEFT_LIMIT, "%u sequences of %llu bytes", x->v->n_sequences,
+                       (unsigned long long)of.one);
+    of.all = of.one * x->v->n_sequences;
+    of.fits = x->weights + x->scratch <= x->memory && of.all <= x->left;
+    of.most_sequences = of.one > 0 ? x->left / of.one : 0;
+    status = find_context(x, &of, err);
+    if (status == WEFT_OK) x->needs[x->n_needs++] = of;
+    return status;
+}
+
+/* The plan's own memory is known once an engine is open, which holds no sequence yet. */
+static weft_status measure(fit *x, weft_error *err)
+{
+    session_values values = x->v->session;
+    values.memory = 0;
+    session_plan plan = {.context = x->context, .max_sequences = x->v->n_sequences};
+    weft_status status = session_open_engine(&x->s, &values, &plan, err);
+    weft_engine_info info = {.struct_size = sizeof info};
+    if (status == WEFT_OK) status = weft_engine_get_info(x->s.engine, &info, err);
+    if (status != WEFT_OK) return status;
+    x->scratch = info.scratch_bytes;
+    x->weights = x->s.info.n_bytes;
+    x->memory = x->v->session.memory != 0 ? x->v->session.memory : mem_of_machine();
+    if (x->memory == 0)
+        return err_set(err, WEFT_UNSUPPORTED,
+                       "this machine does not say how much memory it has, --memory does");
+    x->left = left_of(x->memory, x->weights + x->scratch);
+    return WEFT_OK;
+}
+
+static weft_status compute(fit *x, weft_error *err)
+{
+    uint32_t context = x->v->session.context;
+    if (context == 0) {
+        context = x->s.info.context < CONTEXT_DEFAULT ? x->s.info.context : CONTEXT_DEFAULT;
+    }
+    x->context = context;
+    weft_status status = measure(x, err);
+    const char *asked = x->v->session.kv != NULL ? x->v->session.kv : x->v->session.act;
+    if (status == WEFT_OK) status = add_need(x, asked, err);
+    for (uint32_t i = 0; i < CODECS_USUAL && status == WEFT_OK; i++) {
+        weft_error why = {WEFT_OK, ""};
+        if (strcmp(CODECS[i], asked) == 0) continue;
+        status = add_need(x, CODECS[i], &why);
+        if (status == WEFT_UNSUPPORTED) {
+            status = WEFT_OK;
+        } else if (status != WEFT_OK) {
+            *err = why;
+        }
+    }
+    return status;
+}
+
+/* ---- for people ------------------------------------------------------------------------------ */
+
+/* The largest usual codec that fits, as it is the one that loses least. */
+static const need *best_fitting(const fit *x)
+{
+    const need *best = NULL;
+    for (uint32_t i = 1; i < x->n_needs; i++) {
+        const need *of = &x->needs[i];
+        if (of->fits && (best == NULL || of->one > best->one)) best = of;
+    }
+    return best;
+}
+
+static void print_verdict(const fit *x)
+{
+    const need *asked = &x->needs[0];
+    char bytes[BYTES_TEXT];
+    if (asked->fits) {
+        bytes_print(x->left - asked->all, bytes);
+        printf("\n%s fits, %s are left\n", asked->kv, bytes);
+        return;
+    }
+    bytes_print(left_of(x->weights + x->scratch, x->memory) + asked->all - x->left, bytes);
+    printf("\n%s does not fit, %s are missing", asked->kv, bytes);
+    const need *best = best_fitting(x);
+    if (x->left == 0) {
+        puts(": weights and scratch alone are too much");
+        return;
+    }
+    const char *join = ". What fits: ";
+    if (best != NULL) {
+        printf("%s--kv %s", join, best->kv);
+        join = ", or ";
+    }
+    if (asked->most_context > 0) {
+        printf("%s--context %u", join, asked->most_context);
+        join = ", or ";
+    }
+    if (asked->most_sequences > 0)
+        printf("%s--sequences %llu", join, (unsigned long long)asked->most_sequences);
+    putchar('\n');
+}
+
+static void print_table(const fit *x, const char *path)
+{
+    const struct {
+        const char *label;
+        uint64_t n;
+    } LINES[] = {
+        {"memory", x->memory}, {"weights", x->weights}, {"scratch", x->scratch}, {"left", x->left}};
+    text_write(stdout, path, strlen(path));
+    putchar('\n');
+    for (uint32_t i = 0; i < COUNT_OF(LINES); i++) {
+        char bytes[BYTES_TEXT];
+        bytes_print(LINES[i].n, bytes);
+        printf("%-9s %s\n", LINES[i].label, bytes);
+    }
+    printf("\n%u sequences of at most %u tokens\n\n", x->v->n_sequences, x->context);
+    printf("%-24s  a sequence         all  fits  most context  most sequences\n", "kv");
+    for (uint32_t i = 0; i < x->n_needs; i++) {
+        const need *of = &x->needs[i];
+        char one[BYTES_TEXT];
+        char all[BYTES_TEXT];
+        bytes_print_short(of->one, one);
+        bytes_print_short(of->all, all);
+        printf("%-24s %11s %11s  %-4s %13u %15llu\n", of->kv, one, all, of->fits ? "yes" : "no",
+               of->most_context, (unsigned long long)of->most_sequences);
+    }
+    print_verdict(x);
+}
+
+/* ---- for programs ---------------------------------------------------------------------------- */
+
+static weft_status print_json(const fit *x, const char *path, weft_error *err)
+{
+    strbuf out;
+    strbuf_init(&out, mem_system(), 0);
+    strbuf_add_text(&out, "{\"model\":");
+    json_write_text(str_of(path), &out);
+    strbuf_printf(&out, ",\"memory\":%llu,\"weights\":%llu,\"scratch\":%llu,\"left\":%llu",
+                  (unsigned long long)x->memory, (unsigned long long)x->weights,
+                  (unsigned long long)x->scratch, (unsigned long long)x->left);
+    strbuf_printf(&out, ",\"context\":%u,\"sequences\":%u,\"fits\":%s,\"kv\":[", x->context,
+                  x->v->n_sequences, x->needs[0].fits ? "true" : "false");
+    for (uint32_t i = 0; i < x->n_needs; i++) {
+        const need *of = &x->needs[i];
+        strbuf_add_text(&out, i > 0 ? ",{\"kv\":" : "{\"kv\":");
+        json_write_text(str_of(of->kv), &out);
+        strbuf_printf(&out, ",\"bytes_sequence\":%llu,\"bytes_all\":%llu,\"fits\":%s",
+                      (unsigned long long)of->one, (unsigned long long)of->all,
+                      of->fits ? "true" : "false");
+        strbuf_printf(&out, ",\"most_context\":%u,\"most_sequences\":%llu}", of->most_context,
+                      (unsigned long long)of->most_sequences);
+    }
+    weft_status status = strbuf_add_text(&out, "]}\n");
+    if (status == WEFT_OK) {
+        fwrite(out.ptr, 1, out.len, stdout);
+    } else {
+        err_set(err, status, "out of memory for the report");
+    }
+    strbuf_deinit(&out);
+    return status;
+}
+
+static int run(const void *values, const char *path)
+{
+    fit x = {.v = values};
+    weft_error err = {WEFT_OK, ""};
+    weft_status status = session_open_model(&x.s, &x.v->session, path, &err);
+    bool usage = false;
+    if (status == WEFT_OK) {
+        status = compute(&x, &err);
+        usage = status != WEFT_OK;
+    }
+    if (status == WEFT_OK && x.v->json) {
+        status = print_json(&x, path, &err);
+    } else if (status == WEFT_OK) {
+        print_table(&x, path);
+    }
+    session_close(&x.s);
+    return status == WEFT_OK ? EXIT_FINE : report_failure(&err, usage);
+}
+
+const command COMMAND_fit = {
+    .name = "fit",
+    .operand = "MODEL",
+    .summary = "does it fit the memory: weights, scratch, and keys and values of each usual codec",
+    .details = "A sequence costs what an engine promises it before it starts: what fits here is "
+               "not refused\n"
+               "there for want of memory. scratch is what steps of so many sequences need besides: "
+               "it grows\n"
+               "with --sequences and --context. The first row is --kv, or what --act says; most "
+               "context is\n"
+               "for so many sequences, most sequences for such a context, both with that scratch. "
+               "The exit\n"
+               "status is 0 also when it does not fit.\n",
+    .options = OPTIONS,
+    .n_options = COUNT_OF(OPTIONS),
+    .session_sets = SESSION_OPEN,
+    .defaults = &DEFAULTS,
+    .values_size = sizeof DEFAULTS,
+    .run = run,
+};
