@@ -42,7 +42,7 @@ typedef struct column {
     checks *c;
     uint32_t index;
     const char *kv;
-    uint32_t n_vocab;
+    uint32_t context, n_vocab;
     uint64_t memory_bytes; /* room for TOGETHER_MOST of the longest, whatever they store in */
     bool narrow;           /* the caller's budget has less, for those of one codec */
     int32_t *ids;
@@ -72,14 +72,14 @@ static uint32_t prompt_length(const checks *c, uint32_t prompt, uint32_t context
 static weft_status make_questions(column *col, weft_error *err)
 {
     size_t n_ids = 0;
-    for (uint32_t i = 0; i < CHECKS_PROMPTS; i++) n_ids += col->c->prompts[i];
+    for (uint32_t i = 0; i < CHECKS_PROMPTS; i++) n_ids += prompt_length(col->c, i, col->context);
     col->ids_bytes = n_ids * sizeof *col->ids;
     col->ids = mem_alloc(mem_system(), col->ids_bytes);
     if (col->ids == NULL) return err_set(err, WEFT_NOMEM, "out of memory for %zu token ids", n_ids);
     int32_t *ids = col->ids;
     for (uint32_t i = 0; i < CHECKS_PROMPTS; i++) {
         const prompt_row *row = &PROMPTS[i];
-        uint32_t n = col->c->prompts[i];
+        uint32_t n = prompt_length(col->c, i, col->context);
         for (uint32_t k = 0; k < n; k++)
             ids[k] = (int32_t)(rng_u64(SEED + row->text, k) % col->n_vocab);
         col->questions[i] = (question){.ids = ids, .n_ids = n, .max_new = new_tokens(i)};
@@ -162,14 +162,23 @@ static void settle(check_cell *cell, check_result result, const char *reason)
     cell->reason = reason;
 }
 
-static void compare(check_cell *cell, uint32_t prompt, const answer *got, const answer *expected)
+/* Which one it is of those that fit, from 1. */
+static uint32_t number_of(const column *col, uint32_t prompt)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i <= prompt; i++) n += col->questions[i].n_ids > 0;
+    return n;
+}
+
+static void compare(const column *col, check_cell *cell, uint32_t prompt, const answer *got,
+                    const answer *expected)
 {
     uint32_t token = answer_difference(got, expected);
     cell->n_compared++;
     if (expected->n_tokens == 0) settle(cell, CHECK_EMPTY, "no token came");
     if (token == 0 || cell->result == CHECK_DIFFERS) return;
     settle(cell, CHECK_DIFFERS, "");
-    cell->prompt = prompt + 1;
+    cell->prompt = number_of(col, prompt);
     cell->token = token;
 }
 
@@ -195,7 +204,7 @@ static weft_status ask_together(column *col, weft_engine *engine, const ask *ask
     if (status == WEFT_OK) status = answers_take(engine, got, n, err);
     for (uint32_t i = 0; i < n; i++) {
         if (status == WEFT_OK && asks[i].expected != NULL)
-            compare(cell, asks[i].prompt, &got[i], asks[i].expected);
+            compare(col, cell, asks[i].prompt, &got[i], asks[i].expected);
         cell->n_reused += got[i].n_cached;
         cell->n_drafted += got[i].n_drafted;
         cell->n_accepted += got[i].n_accepted;
@@ -618,13 +627,18 @@ weft_status checks_run(checks *c, weft_error *err)
     c->has_loop = false;
     if (status == WEFT_OK) status = refuse_codecs(c, err);
     uint32_t context = c->context != 0 && c->context < info.context ? c->context : info.context;
-    for (uint32_t i = 0; i < CHECKS_PROMPTS; i++) c->prompts[i] = prompt_length(c, i, context);
-    if (status == WEFT_OK && c->prompts[ONE] == 0)
+    c->n_prompts = 0;
+    for (uint32_t i = 0; i < CHECKS_PROMPTS; i++) {
+        uint32_t n = prompt_length(c, i, context);
+        if (n > 0) c->prompts[c->n_prompts++] = n;
+    }
+    if (status == WEFT_OK && c->n_prompts == 0)
         return err_set(err, WEFT_LIMIT, "the context holds %u tokens, the checks need %u", context,
                        1 + NEW_TOKENS);
     for (uint32_t i = 0; i < c->n_codecs && status == WEFT_OK; i++) {
         if (c->refusals[i][0] != '\0') continue;
-        column col = {.c = c, .index = i, .kv = c->codecs[i], .n_vocab = info.n_vocab};
+        column col = {
+            .c = c, .index = i, .kv = c->codecs[i], .context = context, .n_vocab = info.n_vocab};
         status = run_column(&col, err);
         for (uint32_t k = 0; k < CHECKS_PROMPTS; k++) answer_deinit(&col.alone[k]);
         mem_free(mem_system(), col.ids, col.ids_bytes);

@@ -42,7 +42,7 @@ typedef enum check_result {
 
 typedef struct check_cell {
     check_result result;
-    uint32_t prompt, token; /* from 1, of the first difference */
+    uint32_t prompt, token; /* from 1, of the first difference; prompts as checks has them */
     const char *reason;
     uint32_t n_compared; /* answers */
     uint64_t n_reused;   /* prompt tokens that were known */
@@ -63,7 +63,8 @@ typedef struct checks {
     /* checks_run sets these. */
     char backend[32], isa[32];
     uint32_t n_threads;
-    uint32_t prompts[CHECKS_PROMPTS];       /* lengths; 0: longer than the context */
+    uint32_t prompts[CHECKS_PROMPTS]; /* [n_prompts], lengths of those that fit the context */
+    uint32_t n_prompts;
     char refusals[CHECKS_CODECS_MOST][252]; /* "" where the codec is taken */
     check_cell cells[CHECK_ROWS][CHECKS_CODECS_MOST];
     int32_t loop[CHECKS_LOOP]; /* what the model says of itself, for a prompt that repeats it */

@@ -264,9 +264,30 @@ static void test_contexts_that_hold_little(void **state)
         assert_ok(checks_run(&c, NULL), NULL);
         assert_int_equal(c.n_wrong, 0);
         assert_int_equal(c.cells[CHECK_CHUNKS_1][0].result, CHECK_EQUAL);
-        for (uint32_t i = 0; i < CHECKS_PROMPTS; i++) assert_true(c.prompts[i] + 6 <= context);
+        for (uint32_t i = 0; i < c.n_prompts; i++) assert_true(c.prompts[i] + 6 <= context);
         assert_int_equal(c.cells[CHECK_WARM][0].result, context < 71 ? CHECK_SKIPPED : CHECK_EQUAL);
     }
+    weft_model_close(model);
+}
+
+/* Prompts are counted as they are listed, those that do not fit left out. */
+static void test_the_number_of_a_prompt(void **state)
+{
+    (void)state;
+    checks c;
+    weft_model *model = open_golden("llama");
+    prepare(&c, model, FAULT_NONE, 0);
+    c.context = 80;
+    assert_ok(checks_run(&c, NULL), NULL);
+    uint32_t at = request_of(CHECK_DRAFTS) - 1;
+    assert_int_equal(plant.requests[at].n_prompt, 48);
+    prepare(&c, model, FAULT_LOGPROB, at);
+    c.context = 80;
+    assert_ok(checks_run(&c, NULL), NULL);
+    assert_int_equal(c.n_wrong, 1);
+    assert_int_equal(c.n_prompts, 6);
+    assert_int_equal(c.cells[CHECK_DRAFTS][0].prompt, 6);
+    assert_int_equal(c.prompts[5], 48);
     weft_model_close(model);
 }
 
@@ -330,6 +351,7 @@ int main(void)
         cmocka_unit_test(test_a_check_of_nothing_fails),
         cmocka_unit_test(test_a_request_that_fails_ends_the_checks),
         cmocka_unit_test(test_contexts_that_hold_little),
+        cmocka_unit_test(test_the_number_of_a_prompt),
         cmocka_unit_test(test_codecs_that_are_refused),
     };
     return TEST_RUN("cli/checks", tests);

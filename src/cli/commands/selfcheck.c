@@ -123,9 +123,7 @@ static void print_head(const selfcheck *x, const char *model)
     printf("\n%s%s%s, %s activations, %u thread%s; prompts of", c->backend,
            c->isa[0] != '\0' ? " " : "", c->isa, x->v->session.act, c->n_threads,
            c->n_threads == 1 ? "" : "s");
-    for (uint32_t i = 0; i < CHECKS_PROMPTS; i++) {
-        if (c->prompts[i] > 0) printf("%s %u", i > 0 ? "," : "", c->prompts[i]);
-    }
+    for (uint32_t i = 0; i < c->n_prompts; i++) printf("%s %u", i > 0 ? "," : "", c->prompts[i]);
     puts(" tokens\n");
 }
 
@@ -197,7 +195,7 @@ static weft_status print_json(const selfcheck *x, const char *model, weft_error 
     strbuf_printf(&out, ",\"backend\":\"%s\",\"isa\":\"%s\",\"act\":\"%s\",\"threads\":%u",
                   c->backend, c->isa, x->v->session.act, c->n_threads);
     strbuf_add_text(&out, ",\"prompts\":[");
-    for (uint32_t i = 0; i < CHECKS_PROMPTS; i++)
+    for (uint32_t i = 0; i < c->n_prompts; i++)
         strbuf_printf(&out, "%s%u", i > 0 ? "," : "", c->prompts[i]);
     strbuf_add_text(&out, "],\"codecs\":[");
     add_codecs(c, &out);
