@@ -227,8 +227,14 @@ static void bench_attention(const cpu_kernels *k)
     float *o = take((size_t)QUERIES * DIM * sizeof(float));
     for (int i = 0; i < QUERIES * DIM; i++) q[i] = o[i] = 0.01F;
     for (int i = 0; i < KEYS * DIM; i++) kv[i] = fp_to_bf16((float)(i % 7) * 0.1F);
-    kernel_scores a = {q, DIM, QUERIES, kv, KEYS, DIM, 1.0F, s, KEYS};
-    kernel_values v = {s, KEYS, QUERIES, kv, KEYS, DIM, o, DIM, DIM};
+    kernel_scores a = {.q = q, .q_stride = DIM, .n_q = QUERIES, .k = kv, .n_keys = KEYS};
+    a.dim = DIM;
+    a.scale = 1.0F;
+    a.s = s;
+    a.s_stride = KEYS;
+    kernel_values v = {.p = s, .p_stride = KEYS, .n_q = QUERIES, .v = kv, .n_keys = KEYS};
+    v.dim = v.o_stride = v.v_stride = DIM;
+    v.o = o;
     double best[3] = {1e9, 1e9, 1e9};
     for (int run = 0; run < 20 * RUNS; run++) {
         double start = now();

@@ -1,9 +1,12 @@
 /* attend.c - attention over pages.
  *
  * The positions are cut at multiples of KV_SPLIT. Each split's partial result starts from nothing;
- * partials are merged in ascending order (docs/numerics.md). A task is a row, a key head and a tile
- * of its queries. With few tasks and long contexts the splits of a task are computed by different
- * threads and merged afterwards: the same operations in the same order, so the same bits. */
+ * partials are merged in ascending order (docs/numerics.md). A tile is a row, a key head and some
+ * of its queries; a task is a tile, or, where tiles are small, several that lie side by side in
+ * every page: those go through a page together, so that it is read from end to end, which is what
+ * makes memory fast. With few tasks and long contexts the splits of a task are computed by
+ * different threads and merged afterwards. It is the same operations in the same order always, so
+ * the same bits. */
 #include "backend/cpu/cpu.h"
 
 #include <math.h>
@@ -16,7 +19,9 @@ typedef struct attend_shape {
     uint32_t group;      /* query heads that share a key head */
     uint32_t heads_tile; /* of the group, in a tile */
     uint32_t tokens_tile;
+    uint32_t most_tiles;               /* of a task */
     const kv_codec *k_codec, *v_codec; /* of the tile at work */
+    bool k_decoded, v_decoded;         /* some rows at a time, instead of used as they lie */
     kernel_scores_fn *scores;
     kernel_values_fn *values;
 } attend_shape;
@@ -38,20 +43,35 @@ typedef struct partial {
     uint32_t stride;
 } partial;
 
+/* A tile of a task and its part of a thread's scratch. */
+typedef struct tile_work {
+    tile t;
+    float *q; /* [n_q, k_dim] */
+    float *s; /* [n_q, KV_SPLIT] */
+    partial total, part;
+} tile_work;
+
+/* Tiles of one row and the same tokens. */
+typedef struct task {
+    tile_work of[ATTEND_TILES];
+    uint32_t n;
+} task;
+
 static float *part_o(partial p, uint32_t q_i)
 {
     return p.at + (size_t)q_i * p.stride;
 }
 
-/* Packed rows are decoded to f32 first. */
-static kernel_scores_fn *scores_fn(const cpu_kernels *k, const kv_codec *codec)
+static kernel_scores_fn *scores_fn(const cpu_kernels *k, const kv_codec *codec, bool decoded)
 {
+    if (codec->kind != KV_DENSE && !decoded) return k->scores_packed;
     if (codec->kind != KV_DENSE || codec->id == KV_BASE_F32) return k->scores_f32;
     return codec->id == KV_BASE_F16 ? k->scores_f16 : k->scores_bf16;
 }
 
-static kernel_values_fn *values_fn(const cpu_kernels *k, const kv_codec *codec)
+static kernel_values_fn *values_fn(const cpu_kernels *k, const kv_codec *codec, bool decoded)
 {
+    if (codec->kind != KV_DENSE && !decoded) return k->values_packed;
     if (codec->kind != KV_DENSE || codec->id == KV_BASE_F32) return k->values_f32;
     return codec->id == KV_BASE_F16 ? k->values_f16 : k->values_bf16;
 }
@@ -64,6 +84,7 @@ static attend_shape shape_of(const cpu_run *r, graph_id id)
     s.group = s.v->i[0] / state->i[1];
     s.heads_tile = s.group < ATTEND_QUERIES ? s.group : ATTEND_QUERIES;
     s.tokens_tile = ATTEND_QUERIES / s.heads_tile;
+    s.most_tiles = 1;
     return s;
 }
 
@@ -77,12 +98,29 @@ static uint32_t divide_up(uint32_t a, uint32_t b)
     return (a + b - 1) / b;
 }
 
+/* Of the row's tokens that go together. */
+static uint32_t row_tiles(const cpu_run *r, const attend_shape *s, uint32_t row_i)
+{
+    return divide_up(s->group, s->heads_tile) * view_of(r, s, row_i)->geometry->n_heads;
+}
+
+/* Tiles of a task of the row. */
+static uint32_t task_tiles(const cpu_run *r, const attend_shape *s, uint32_t row_i)
+{
+    uint32_t n_tokens = r->step->row_starts[row_i + 1] - r->step->row_starts[row_i];
+    uint32_t n_q = (n_tokens < s->tokens_tile ? n_tokens : s->tokens_tile) * s->heads_tile;
+    uint32_t most = s->most_tiles < ATTEND_TILES ? s->most_tiles : ATTEND_TILES;
+    uint32_t n = 1;
+    if (n_q > KERNEL_PACKED_QUERIES) return n;
+    while (n < most && (n + 1) * n_q <= ATTEND_TASK_QUERIES) n++;
+    return n;
+}
+
 static uint32_t row_tasks(const cpu_run *r, const attend_shape *s, uint32_t row_i)
 {
     uint32_t n_tokens = r->step->row_starts[row_i + 1] - r->step->row_starts[row_i];
-    uint32_t head_tiles =
-        divide_up(s->group, s->heads_tile) * view_of(r, s, row_i)->geometry->n_heads;
-    return divide_up(n_tokens, s->tokens_tile) * head_tiles;
+    return divide_up(n_tokens, s->tokens_tile) *
+           divide_up(row_tiles(r, s, row_i), task_tiles(r, s, row_i));
 }
 
 static backend_span seen_by(const tile *t, const backend_step *step, uint32_t q_i)
@@ -99,19 +137,18 @@ static void find_seen(tile *t, const backend_step *step)
     t->all = (backend_span){last.first, first.end};
 }
 
-/* Task task_i of the row: tiles of tokens, then key heads, then tiles of the group. */
-static tile tile_of(const cpu_run *r, const attend_shape *s, uint32_t row_i, uint32_t task_i)
+/* Tile tile_i of those of the row's tokens that go together: key heads, then tiles of the group. */
+static tile tile_of(const cpu_run *r, const attend_shape *s, uint32_t row_i, uint32_t token_tile,
+                    uint32_t tile_i)
 {
     const backend_step *step = r->step;
     tile t = {.view = view_of(r, s, row_i)};
     uint32_t per_head = divide_up(s->group, s->heads_tile);
-    uint32_t per_token = per_head * t.view->geometry->n_heads;
-    uint32_t token_tile = task_i / per_token;
-    t.kv_head = task_i % per_token / per_head;
+    t.kv_head = tile_i / per_head;
     t.first_token = step->row_starts[row_i] + token_tile * s->tokens_tile;
     t.n_tokens = step->row_starts[row_i + 1] - t.first_token;
     if (t.n_tokens > s->tokens_tile) t.n_tokens = s->tokens_tile;
-    uint32_t in_group = task_i % per_head * s->heads_tile;
+    uint32_t in_group = tile_i % per_head * s->heads_tile;
     t.n_heads = s->group - in_group < s->heads_tile ? s->group - in_group : s->heads_tile;
     t.first_head = t.kv_head * s->group + in_group;
     t.n_q = t.n_tokens * t.n_heads;
@@ -131,25 +168,16 @@ static void gather_queries(const cpu_run *r, const attend_shape *s, const tile *
     }
 }
 
-/* Positions [first, end) of a split that lie in one page; few, if they are packed. */
+/* Positions [first, end) of a split that lie in one page; few, if they are decoded. */
 typedef struct run_of_keys {
     uint32_t first, end;
 } run_of_keys;
 
-static run_of_keys keys_from(const kv_geometry *g, const kv_codec *codec, uint32_t first,
-                             uint32_t end)
+static run_of_keys keys_from(const kv_geometry *g, bool decoded, uint32_t first, uint32_t end)
 {
-    uint32_t size = codec->kind == KV_DENSE ? g->page_tokens : KERNEL_ROWS;
+    uint32_t size = decoded ? KERNEL_ROWS : g->page_tokens;
     uint32_t run_end = (first / size + 1) * size;
     return (run_of_keys){first, end < run_end ? end : run_end};
-}
-
-/* Rows as the loops over them want them: dense where they lie, packed ones decoded. */
-static const unsigned char *rows_of(const cpu_run *r, const kernel_decode *a)
-{
-    if (a->codec->kind == KV_DENSE) return a->rows;
-    r->b->kernels.decode_packed(a);
-    return (const unsigned char *)a->to;
 }
 
 /* The columns of packed keys that are in base. */
@@ -163,71 +191,74 @@ static void decode_tails(const kv_geometry *g, const kernel_decode *a)
     }
 }
 
-static void score_split(const cpu_run *r, const attend_shape *s, const tile *t, uint32_t split,
-                        cpu_scratch *c, run_of_keys seen)
+/* What a query does not see is left out, the rest bounded softly where cap says so. */
+static void mask_scores(float *row, uint32_t split, backend_span seen, float cap)
 {
-    const kv_geometry *g = t->view->geometry;
-    for (uint32_t at = seen.first; at < seen.end;) {
-        run_of_keys keys = keys_from(g, s->k_codec, at, seen.end);
-        uint32_t n_keys = keys.end - keys.first;
-        const unsigned char *at_first = kv_key(t->view, t->kv_head, keys.first);
-        kernel_decode rows = {s->k_codec, g->base,    at_first, g->k_row_bytes,
-                              n_keys,     g->k_coded, c->rows,  g->k_dim};
-        decode_tails(g, &rows);
-        kernel_scores a = {c->q,    g->k_dim, t->n_q,     rows_of(r, &rows),
-                           n_keys,  g->k_dim, s->v->f[0], c->s + (keys.first - split * KV_SPLIT),
-                           KV_SPLIT};
-        s->scores(&a);
-        at = keys.end;
+    uint32_t begin = split * KV_SPLIT;
+    uint32_t first = seen.first > begin ? seen.first - begin : 0;
+    uint32_t end = seen.end > begin ? seen.end - begin : 0;
+    if (end > KV_SPLIT) end = KV_SPLIT;
+    if (first > end) first = end;
+    for (uint32_t i = 0; i < first; i++) row[i] = -INFINITY;
+    for (uint32_t i = end; i < KV_SPLIT; i++) row[i] = -INFINITY;
+    for (uint32_t i = first; i < end && cap > 0.0F; i++) row[i] = cap * tanhf(row[i] / cap);
+}
+
+/* The scores of a run of keys of a split. */
+static void score_run(const cpu_run *r, const attend_shape *s, const tile_work *w, uint32_t split,
+                      const cpu_scratch *c, run_of_keys keys)
+{
+    const kv_geometry *g = w->t.view->geometry;
+    const unsigned char *rows = kv_key(w->t.view, w->t.kv_head, keys.first);
+    kernel_scores a = {.q = w->q, .q_stride = g->k_dim, .n_q = w->t.n_q, .k = rows};
+    a.n_keys = keys.end - keys.first;
+    if (s->k_decoded) {
+        kernel_decode packed = {s->k_codec, g->base,    rows,    g->k_row_bytes,
+                                a.n_keys,   g->k_coded, c->rows, g->k_dim};
+        decode_tails(g, &packed);
+        r->b->kernels.decode_packed(&packed);
+        a.k = c->rows;
     }
-    float cap = s->v->f[1];
-    for (uint32_t q_i = 0; q_i < t->n_q; q_i++) {
-        float *row = c->s + (size_t)q_i * KV_SPLIT;
-        backend_span own = seen_by(t, r->step, q_i);
-        for (uint32_t i = 0; i < KV_SPLIT; i++) {
-            uint32_t position = split * KV_SPLIT + i;
-            if (position < own.first || position >= own.end) {
-                row[i] = -INFINITY;
-            } else if (cap > 0.0F) {
-                row[i] = cap * tanhf(row[i] / cap);
-            }
-        }
-    }
+    a.dim = g->k_dim;
+    a.scale = s->v->f[0];
+    a.s = w->s + (keys.first - split * KV_SPLIT);
+    a.s_stride = KV_SPLIT;
+    a.packed = (kernel_packed){s->k_codec, g->k_row_bytes, g->base};
+    s->scores(&a);
 }
 
 /* Queries that do not all see a run of keys go one by one: a key that is masked must not even be
  * multiplied. */
-static void sum_values(const cpu_run *r, const attend_shape *s, const tile *t, uint32_t split,
-                       const cpu_scratch *c, run_of_keys keys, partial out)
+static void sum_values(const cpu_run *r, const attend_shape *s, const tile_work *w, uint32_t split,
+                       const cpu_scratch *c, run_of_keys keys)
 {
+    const tile *t = &w->t;
+    const partial out = w->part;
     const kv_geometry *g = t->view->geometry;
     bool together = keys.first >= t->all.first && keys.end <= t->all.end;
-    bool dense = s->v_codec->kind == KV_DENSE;
-    size_t row_bytes = dense ? g->v_row_bytes : g->v_dim * sizeof(float);
-    size_t stride = dense ? g->v_row_bytes * 8 / s->v_codec->bits : g->v_dim;
-    kernel_decode packed = {s->v_codec,
-                            g->base,
-                            kv_value(t->view, t->kv_head, keys.first),
-                            g->v_row_bytes,
-                            keys.end - keys.first,
-                            g->v_dim,
-                            c->rows,
-                            g->v_dim};
-    const unsigned char *rows = rows_of(r, &packed);
+    const unsigned char *rows = kv_value(t->view, t->kv_head, keys.first);
+    kernel_values a = {.p_stride = KV_SPLIT, .dim = g->v_dim, .o_stride = out.stride};
+    a.packed = (kernel_packed){s->v_codec, g->v_row_bytes, g->base};
+    a.v_stride = g->v_row_bytes * 8 / s->v_codec->bits;
+    size_t row_bytes = g->v_row_bytes;
+    if (s->v_decoded) {
+        kernel_decode packed = {s->v_codec, g->base, rows,    g->v_row_bytes, keys.end - keys.first,
+                                g->v_dim,   c->rows, g->v_dim};
+        r->b->kernels.decode_packed(&packed);
+        rows = (const unsigned char *)c->rows;
+        row_bytes = g->v_dim * sizeof(float);
+        a.v_stride = g->v_dim;
+    }
     for (uint32_t q_i = 0; q_i < (together ? 1 : t->n_q); q_i++) {
         backend_span own = together ? t->all : seen_by(t, r->step, q_i);
         uint32_t low = own.first < keys.first ? keys.first : own.first;
         uint32_t high = own.end > keys.end ? keys.end : own.end;
         if (low >= high) continue;
-        kernel_values a = {c->s + (size_t)q_i * KV_SPLIT + (low - split * KV_SPLIT),
-                           KV_SPLIT,
-                           together ? t->n_q : 1,
-                           rows + (low - keys.first) * row_bytes,
-                           high - low,
-                           g->v_dim,
-                           part_o(out, q_i),
-                           out.stride,
-                           stride};
+        a.p = w->s + (size_t)q_i * KV_SPLIT + (low - split * KV_SPLIT);
+        a.n_q = together ? t->n_q : 1;
+        a.v = rows + (low - keys.first) * row_bytes;
+        a.n_keys = high - low;
+        a.o = part_o(out, q_i);
         s->values(&a);
     }
 }
@@ -242,27 +273,40 @@ static float largest_score(const cpu_run *r, const float *row)
     return max;
 }
 
-/* One split from nothing: o, maximum and sum of each query; maximum -INFINITY where it sees
- * nothing. */
-static void attend_split(const cpu_run *r, const attend_shape *s, const tile *t, uint32_t split,
-                         cpu_scratch *c, partial out)
+/* Weights of a split from its scores; o, maximum and sum of each query from nothing, the maximum
+ * -INFINITY where it sees nothing. */
+static void weigh(const cpu_run *r, const attend_shape *s, const tile_work *w, uint32_t split)
 {
+    uint32_t dim = w->t.view->geometry->v_dim;
+    for (uint32_t q_i = 0; q_i < w->t.n_q; q_i++) {
+        float *row = w->s + (size_t)q_i * KV_SPLIT;
+        float *o = part_o(w->part, q_i);
+        mask_scores(row, split, seen_by(&w->t, r->step, q_i), s->v->f[1]);
+        memset(o, 0, dim * sizeof(float));
+        float max = largest_score(r, row);
+        o[dim] = max;
+        o[dim + 1] = max == -INFINITY ? 0.0F : r->b->kernels.exp_sum(row, KV_SPLIT, max);
+    }
+}
+
+/* One split of every tile into its part. */
+static void attend_split(const cpu_run *r, const attend_shape *s, const task *k, uint32_t split,
+                         const cpu_scratch *c)
+{
+    const tile *t = &k->of[0].t;
     const kv_geometry *g = t->view->geometry;
     run_of_keys seen = {split * KV_SPLIT, (split + 1) * KV_SPLIT};
     if (seen.first < t->any.first) seen.first = t->any.first;
     if (seen.end > t->any.end) seen.end = t->any.end;
-    score_split(r, s, t, split, c, seen);
-    for (uint32_t q_i = 0; q_i < t->n_q; q_i++) {
-        float *row = c->s + (size_t)q_i * KV_SPLIT;
-        float *o = part_o(out, q_i);
-        memset(o, 0, g->v_dim * sizeof(float));
-        float max = largest_score(r, row);
-        o[g->v_dim] = max;
-        o[g->v_dim + 1] = max == -INFINITY ? 0.0F : r->b->kernels.exp_sum(row, KV_SPLIT, max);
-    }
     for (uint32_t at = seen.first; at < seen.end;) {
-        run_of_keys keys = keys_from(g, s->v_codec, at, seen.end);
-        sum_values(r, s, t, split, c, keys, out);
+        run_of_keys keys = keys_from(g, s->k_decoded, at, seen.end);
+        for (uint32_t i = 0; i < k->n; i++) score_run(r, s, &k->of[i], split, c, keys);
+        at = keys.end;
+    }
+    for (uint32_t i = 0; i < k->n; i++) weigh(r, s, &k->of[i], split);
+    for (uint32_t at = seen.first; at < seen.end;) {
+        run_of_keys keys = keys_from(g, s->v_decoded, at, seen.end);
+        for (uint32_t i = 0; i < k->n; i++) sum_values(r, s, &k->of[i], split, c, keys);
         at = keys.end;
     }
 }
@@ -318,17 +362,24 @@ static uint32_t n_splits(const tile *t)
     return divide_up(t->any.end, KV_SPLIT) - first_split(t);
 }
 
-static void attend_tile(const cpu_run *r, attend_shape *s, graph_id id, const tile *t,
-                        cpu_scratch *c)
+static void attend_task(const cpu_run *r, const attend_shape *s, graph_id id, task *k,
+                        const cpu_scratch *c)
 {
-    partial total = {c->total, r->p->part_stride};
-    partial part = {c->part, r->p->part_stride};
-    gather_queries(r, s, t, c->q);
-    for (uint32_t i = 0; i < n_splits(t); i++) {
-        attend_split(r, s, t, first_split(t) + i, c, i == 0 ? total : part);
-        if (i > 0) merge(t, total, part, false);
+    uint32_t first = first_split(&k->of[0].t);
+    for (uint32_t n = 0; n < n_splits(&k->of[0].t); n++) {
+        attend_split(r, s, k, first + n, c);
+        for (uint32_t i = 0; i < k->n; i++) {
+            merge(&k->of[i].t, k->of[i].total, k->of[i].part, n == 0);
+        }
     }
-    store(r, s, id, t, total);
+    for (uint32_t i = 0; i < k->n; i++) store(r, s, id, &k->of[i].t, k->of[i].total);
+}
+
+/* Whether rows of n columns are decoded before a tile uses them. */
+static bool is_decoded(const kv_codec *codec, const tile *t, uint32_t n)
+{
+    return codec->kind != KV_DENSE && (t->n_q > KERNEL_PACKED_QUERIES ||
+                                       !kernel_takes_packed(codec, t->view->geometry->base, n));
 }
 
 /* Codecs may differ from row to row. */
@@ -336,12 +387,16 @@ static void pick_kernels(const cpu_run *r, attend_shape *s, const tile *t)
 {
     s->k_codec = kv_codec_by_id(t->view->geometry->k_codec);
     s->v_codec = kv_codec_by_id(t->view->geometry->v_codec);
-    s->scores = scores_fn(&r->b->kernels, s->k_codec);
-    s->values = values_fn(&r->b->kernels, s->v_codec);
+    const kv_geometry *g = t->view->geometry;
+    s->k_decoded = is_decoded(s->k_codec, t, g->k_dim) ||
+                   (s->k_codec->kind != KV_DENSE && g->k_coded != g->k_dim);
+    s->v_decoded = is_decoded(s->v_codec, t, g->v_dim);
+    s->scores = scores_fn(&r->b->kernels, s->k_codec, s->k_decoded);
+    s->values = values_fn(&r->b->kernels, s->v_codec, s->v_decoded);
 }
 
-/* Finds the row of a task number that counts through all rows. */
-static tile nth_tile(const cpu_run *r, const attend_shape *s, uint32_t task_i)
+/* Task task_i, counted through all rows: of a row tiles of tokens, then tiles of heads. */
+static void nth_task(const cpu_run *r, const attend_shape *s, uint32_t task_i, task *k)
 {
     uint32_t row_i = 0;
     for (;; row_i++) {
@@ -349,7 +404,32 @@ static tile nth_tile(const cpu_run *r, const attend_shape *s, uint32_t task_i)
         if (task_i < n) break;
         task_i -= n;
     }
-    return tile_of(r, s, row_i, task_i);
+    uint32_t most = task_tiles(r, s, row_i);
+    uint32_t n_tiles = row_tiles(r, s, row_i);
+    uint32_t per_token = divide_up(n_tiles, most);
+    uint32_t first = task_i % per_token * most;
+    k->n = n_tiles - first < most ? n_tiles - first : most;
+    uint32_t i = 0;
+    do {
+        k->of[i].t = tile_of(r, s, row_i, task_i / per_token, first + i);
+        i++;
+    } while (i < k->n);
+}
+
+/* The scratch of its tiles, filled with queries. */
+static void begin_task(const cpu_run *r, const attend_shape *s, const cpu_scratch *c, task *k)
+{
+    uint32_t stride = r->p->part_stride;
+    size_t q_i = 0;
+    for (uint32_t i = 0; i < k->n; i++) {
+        tile_work *w = &k->of[i];
+        w->q = c->q + q_i * w->t.view->geometry->k_dim;
+        w->s = c->s + q_i * KV_SPLIT;
+        w->part = (partial){c->part + q_i * stride, stride};
+        w->total = (partial){c->total + q_i * stride, stride};
+        gather_queries(r, s, &w->t, w->q);
+        q_i += w->t.n_q;
+    }
 }
 
 /* Few tasks: units are the splits of all tasks, computed in any order, then each task merges its
@@ -357,53 +437,61 @@ static tile nth_tile(const cpu_run *r, const attend_shape *s, uint32_t task_i)
 static void attend_apart(const cpu_run *r, attend_shape *s, uint32_t phase_i, uint32_t thread_i,
                          uint32_t n_tasks)
 {
-    cpu_scratch *c = &r->p->scratch[thread_i];
+    const cpu_scratch *c = &r->p->scratch[thread_i];
     size_t stride = (size_t)ATTEND_QUERIES * r->p->part_stride;
     graph_id id = r->p->phases[phase_i].id;
+    task k;
     for (;;) {
         uint32_t unit =
             atomic_fetch_add_explicit(&r->p->next[(size_t)2 * phase_i], 1, memory_order_relaxed);
         uint32_t before = 0;
         uint32_t task_i = 0;
-        tile t = {0};
         for (; task_i < n_tasks; task_i++) {
-            t = nth_tile(r, s, task_i);
-            if (unit < before + n_splits(&t)) break;
-            before += n_splits(&t);
+            nth_task(r, s, task_i, &k);
+            if (unit < before + n_splits(&k.of[0].t)) break;
+            before += n_splits(&k.of[0].t);
         }
         if (task_i == n_tasks) break;
-        pick_kernels(r, s, &t);
-        gather_queries(r, s, &t, c->q);
-        partial out = {r->p->parts + unit * stride, r->p->part_stride};
-        attend_split(r, s, &t, first_split(&t) + (unit - before), c, out);
+        pick_kernels(r, s, &k.of[0].t);
+        begin_task(r, s, c, &k);
+        k.of[0].part.at = r->p->parts + unit * stride;
+        attend_split(r, s, &k, first_split(&k.of[0].t) + (unit - before), c);
     }
     thread_pool_barrier(r->b->pool, thread_i);
     uint32_t unit = 0;
     for (uint32_t task_i = 0; task_i < n_tasks; task_i++) {
-        tile t = nth_tile(r, s, task_i);
+        nth_task(r, s, task_i, &k);
         bool mine = task_i % r->b->n_threads == thread_i;
         partial total = {c->total, r->p->part_stride};
-        for (uint32_t i = 0; i < n_splits(&t); i++, unit++) {
+        for (uint32_t i = 0; i < n_splits(&k.of[0].t); i++, unit++) {
             partial part = {r->p->parts + unit * stride, r->p->part_stride};
-            if (mine) merge(&t, total, part, i == 0);
+            if (mine) merge(&k.of[0].t, total, part, i == 0);
         }
-        if (mine) store(r, s, id, &t, total);
+        if (mine) store(r, s, id, &k.of[0].t, total);
     }
+}
+
+static uint32_t count_tasks(const cpu_run *r, const attend_shape *s)
+{
+    uint32_t n = 0;
+    for (uint32_t row_i = 0; row_i < r->step->n_rows; row_i++) n += row_tasks(r, s, row_i);
+    return n;
 }
 
 void cpu_attend(const cpu_run *r, uint32_t phase_i, uint32_t thread_i)
 {
     graph_id id = r->p->phases[phase_i].id;
     attend_shape s = shape_of(r, id);
-    uint32_t n_tasks = 0;
+    uint32_t n_tasks = count_tasks(r, &s);
     uint32_t most_splits = 0;
     size_t n_units = 0;
-    for (uint32_t row_i = 0; row_i < r->step->n_rows; row_i++) n_tasks += row_tasks(r, &s, row_i);
+    task k;
     if (n_tasks < 2 * r->b->n_threads) {
         for (uint32_t i = 0; i < n_tasks; i++) {
-            tile t = nth_tile(r, &s, i);
-            if (n_splits(&t) > most_splits) most_splits = n_splits(&t);
-            n_units += n_splits(&t);
+            nth_task(r, &s, i, &k);
+            uint32_t n = n_splits(&k.of[0].t);
+            if (n > most_splits) most_splits = n;
+            n_units += n;
         }
     }
     /* What does not fit is done a task a thread: the same order of additions, so the same bits. */
@@ -411,12 +499,22 @@ void cpu_attend(const cpu_run *r, uint32_t phase_i, uint32_t thread_i)
         attend_apart(r, &s, phase_i, thread_i, n_tasks);
         return;
     }
+    /* Larger tasks, but two at least for each thread where there is more than one. */
+    uint32_t n_threads = r->b->n_threads;
+    if (n_threads <= 1) {
+        s.most_tiles = ATTEND_TILES;
+    } else if (n_tasks / n_threads > 2) {
+        s.most_tiles = n_tasks / n_threads / 2;
+    }
+    n_tasks = count_tasks(r, &s);
     for (;;) {
         uint32_t task_i =
             atomic_fetch_add_explicit(&r->p->next[(size_t)2 * phase_i], 1, memory_order_relaxed);
         if (task_i >= n_tasks) return;
-        tile t = nth_tile(r, &s, task_i);
-        pick_kernels(r, &s, &t);
-        attend_tile(r, &s, id, &t, &r->p->scratch[thread_i]);
+        const cpu_scratch *c = &r->p->scratch[thread_i];
+        nth_task(r, &s, task_i, &k);
+        pick_kernels(r, &s, &k.of[0].t);
+        begin_task(r, &s, c, &k);
+        attend_task(r, &s, id, &k, c);
     }
 }

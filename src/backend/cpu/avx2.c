@@ -4,6 +4,7 @@
 #include "backend/cpu/vec_form_words.h"
 
 #include "backend/cpu/vec_attend.h"
+#include "backend/cpu/vec_attend_packed.h"
 #include "backend/cpu/vec_codes.h"
 #include "backend/cpu/vec_dense.h"
 #include "backend/cpu/vec_elem.h"
@@ -39,6 +40,8 @@ void cpu_fill_avx2(cpu_kernels *k)
     k->values_f32 = values_f32;
     k->values_f16 = values_f16;
     k->values_bf16 = values_bf16;
+    k->scores_packed = scores_packed;
+    k->values_packed = values_packed;
     k->decode_packed = decode_packed;
     k->exp_sum = exp_sum;
     k->max = largest;

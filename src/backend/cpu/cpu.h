@@ -97,10 +97,10 @@ typedef struct cpu_scratch {
     float *row;     /* decoded weight rows */
     cpu_input some; /* [EXPERT_TOKENS], inputs of tokens that go to one expert */
     host_router router;
-    float *q;     /* [ATTEND_QUERIES, k_dim] */
+    float *q;     /* [ATTEND_TASK_QUERIES, k_dim] */
     float *rows;  /* [KERNEL_ROWS, k_dim or v_dim], packed keys or values decoded */
-    float *s;     /* [ATTEND_QUERIES, KV_SPLIT] */
-    float *part;  /* [ATTEND_QUERIES, v_dim + 2]: o, then maximum and sum, of one split */
+    float *s;     /* [ATTEND_TASK_QUERIES, KV_SPLIT] */
+    float *part;  /* [ATTEND_TASK_QUERIES, v_dim + 2]: o, then maximum and sum, of one split */
     float *total; /* likewise, of all splits so far */
     float *qk;    /* [2 * k_dim], a query and a key of gated_delta brought to length */
 } cpu_scratch;
@@ -108,8 +108,9 @@ typedef struct cpu_scratch {
 /* Tokens of an expert whose inputs are brought together at a time. */
 enum { EXPERT_TOKENS = 16 };
 
-/* Queries (tokens times heads that share a key head) that go through a page together. */
-enum { ATTEND_QUERIES = 16 };
+/* Queries (tokens times heads that share a key head) of a tile; of all tiles that go through a page
+ * together, and how many those may be. */
+enum { ATTEND_QUERIES = 16, ATTEND_TASK_QUERIES = 64, ATTEND_TILES = 16 };
 
 struct backend_plan {
     const graph *g;

@@ -258,17 +258,25 @@ typedef void kernel_rope_fn(float *x, const float *cos_sin, uint32_t n_pairs);
 /* y[i] = act(gate[i]) * up[i]; y may be gate or up. */
 typedef void kernel_glu_fn(const float *gate, const float *up, uint32_t n, float *y);
 
+/* How packed rows are stored. */
+typedef struct kernel_packed {
+    const kv_codec *codec;
+    size_t row_bytes;
+    uint8_t base;
+} kernel_packed;
+
 /* s[i, j] = scale * sum_d q[i, d] k[j, d] for queries i < n_q and key rows j < n_keys, which lie
  * behind one another. q: [n_q, q_stride], s: [n_q, s_stride]. */
 typedef struct kernel_scores {
     const float *q;
     size_t q_stride;
     uint32_t n_q;
-    const void *k; /* [n_keys, dim] of the slot's type, aligned to its element */
+    const void *k; /* [n_keys, dim] of the slot's type, aligned to its element; or packed rows */
     uint32_t n_keys, dim;
     float scale;
     float *s;
     size_t s_stride;
+    kernel_packed packed;
 } kernel_scores;
 
 typedef void kernel_scores_fn(const kernel_scores *a);
@@ -278,18 +286,32 @@ typedef struct kernel_values {
     const float *p;
     size_t p_stride;
     uint32_t n_q;
-    const void *v; /* [n_keys, v_stride], of which dim columns */
+    const void *v; /* [n_keys, v_stride], of which dim columns; or packed rows */
     uint32_t n_keys, dim;
     float *o;
     size_t o_stride;
-    size_t v_stride; /* in elements */
+    size_t v_stride; /* in elements; not of packed rows */
+    kernel_packed packed;
 } kernel_values;
 
 typedef void kernel_values_fn(const kernel_values *a);
 
+/* Whether scores_packed and values_packed take rows of dim columns as they lie. Others, and those
+ * that more than KERNEL_PACKED_QUERIES queries share, are decoded first. */
+static inline bool kernel_takes_packed(const kv_codec *codec, uint8_t base, uint32_t dim)
+{
+    if (dim % KERNEL_BLOCK != 0) return false;
+    if (codec->kind == KV_AFFINE) return base != KV_BASE_F32 && dim % codec->group == 0;
+    if (codec->kind == KV_TK) return codec->bits == 8;
+    return codec->kind == KV_TV && codec->bits == 4;
+}
+
+enum { KERNEL_PACKED_QUERIES = 8 };
+
 /* Keys or values of a packed codec, rows behind one another -> to [n_rows, dim], with the bits of
  * the codec's decode_row. Attention decodes KERNEL_ROWS at a time, uses them for all its queries,
- * and forgets them. */
+ * and forgets them; few queries take the rows as they lie (kernel_takes_packed), with the same
+ * bits. */
 typedef struct kernel_decode {
     const kv_codec *codec;
     uint8_t base;
@@ -365,6 +387,8 @@ typedef uint64_t kernel_read_fn(const void *block, size_t n_bytes, uint32_t loop
     X(values_f32, kernel_values_fn, 300)                                                           \
     X(values_f16, kernel_values_fn, 300)                                                           \
     X(values_bf16, kernel_values_fn, 300)                                                          \
+    X(scores_packed, kernel_scores_fn, 64)                                                         \
+    X(values_packed, kernel_values_fn, 300)                                                        \
     X(decode_packed, kernel_decode_fn, 0)                                                          \
     X(exp_sum, kernel_exp_sum_fn, 64)                                                              \
     X(max, kernel_max_fn, 0)                                                                       \

@@ -251,6 +251,35 @@ static void values_bf16(const kernel_values *a)
     values(a, element_bf16);
 }
 
+/* A row at a time. */
+static void scores_packed(const kernel_scores *a)
+{
+    float row[KV_PACKED_MOST];
+    kernel_scores one = *a;
+    one.k = row;
+    one.n_keys = 1;
+    for (uint32_t j = 0; j < a->n_keys; j++) {
+        const unsigned char *at = (const unsigned char *)a->k + j * a->packed.row_bytes;
+        a->packed.codec->decode_row(a->packed.codec, a->packed.base, at, row, a->dim);
+        one.s = a->s + j;
+        scores(&one, element_f32);
+    }
+}
+
+static void values_packed(const kernel_values *a)
+{
+    float row[KV_PACKED_MOST];
+    kernel_values one = *a;
+    one.v = row;
+    one.n_keys = 1;
+    for (uint32_t j = 0; j < a->n_keys; j++) {
+        const unsigned char *at = (const unsigned char *)a->v + j * a->packed.row_bytes;
+        a->packed.codec->decode_row(a->packed.codec, a->packed.base, at, row, a->dim);
+        one.p = a->p + j;
+        values(&one, element_f32);
+    }
+}
+
 static void decode_packed(const kernel_decode *a)
 {
     for (uint32_t r = 0; r < a->n_rows; r++) {
@@ -320,6 +349,8 @@ void cpu_fill_generic(cpu_kernels *k)
     k->values_f32 = values_f32;
     k->values_f16 = values_f16;
     k->values_bf16 = values_bf16;
+    k->scores_packed = scores_packed;
+    k->values_packed = values_packed;
     k->decode_packed = decode_packed;
     k->exp_sum = exp_sum;
     k->max = largest;

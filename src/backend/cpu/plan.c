@@ -496,11 +496,11 @@ static bool take_scratch(const backend *b, backend_plan *p, cpu_scratch *c, size
 {
     uint32_t head_dim = s.k_dim > s.v_dim ? s.k_dim : s.v_dim;
     c->row = take(p, s.row, sizeof(float));
-    c->q = take(p, (size_t)ATTEND_QUERIES * s.k_dim, sizeof(float));
+    c->q = take(p, (size_t)ATTEND_TASK_QUERIES * s.k_dim, sizeof(float));
     c->rows = take(p, (size_t)KERNEL_ROWS * head_dim, sizeof(float));
-    c->s = take(p, (size_t)ATTEND_QUERIES * KV_SPLIT, sizeof(float));
-    c->part = take(p, (size_t)ATTEND_QUERIES * p->part_stride, sizeof(float));
-    c->total = take(p, (size_t)ATTEND_QUERIES * p->part_stride, sizeof(float));
+    c->s = take(p, (size_t)ATTEND_TASK_QUERIES * KV_SPLIT, sizeof(float));
+    c->part = take(p, (size_t)ATTEND_TASK_QUERIES * p->part_stride, sizeof(float));
+    c->total = take(p, (size_t)ATTEND_TASK_QUERIES * p->part_stride, sizeof(float));
     c->qk = take(p, (size_t)2 * s.delta_dim, sizeof(float));
     c->router.p = take(p, s.n_experts, sizeof(double));
     c->router.chooser = take(p, s.n_experts, sizeof(double));

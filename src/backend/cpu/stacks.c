@@ -47,7 +47,12 @@ static void multiply_transposed(const cpu_run *r, const graph_value *v, uint32_t
     float *y = cpu_data(r, (graph_id)(v - r->p->g->values)) + (size_t)head * n_out;
     for (uint32_t t = 0; t < n_tokens; t++) memset(y + (size_t)t * v->cols, 0, n_out * sizeof *y);
     if (lies_plain(w)) {
-        kernel_values a = {x.f, n_in, n_tokens, w->planes[0], n_in, n_out, y, v->cols, n_out};
+        kernel_values a = {.p = x.f, .p_stride = n_in, .n_q = n_tokens, .v = w->planes[0]};
+        a.n_keys = n_in;
+        a.dim = n_out;
+        a.o = y;
+        a.o_stride = v->cols;
+        a.v_stride = n_out;
         values_fn(&r->b->kernels, w)(&a);
         return;
     }
@@ -55,7 +60,12 @@ static void multiply_transposed(const cpu_run *r, const graph_value *v, uint32_t
         uint32_t n = n_in - row < KERNEL_ROWS ? n_in - row : KERNEL_ROWS;
         for (uint32_t i = 0; i < n; i++)
             w->encoding->decode_row(w, row + i, scratch + (size_t)i * n_out);
-        kernel_values a = {x.f + row, n_in, n_tokens, scratch, n, n_out, y, v->cols, n_out};
+        kernel_values a = {.p = x.f + row, .p_stride = n_in, .n_q = n_tokens, .v = scratch};
+        a.n_keys = n;
+        a.dim = n_out;
+        a.o = y;
+        a.o_stride = v->cols;
+        a.v_stride = n_out;
         r->b->kernels.values_f32(&a);
     }
 }

@@ -1,164 +1,374 @@
-/* vec_attend.h - the two sums of attention, over keys and over values.
+/* vec_attend.h - the two sums of attention, over keys and over values: tiles, and dense rows.
  *
  * Written in the words of vec_avx2.h or vec_avx512.h, one of which is included first. A score: lane
  * l adds the products of dimensions d = l modulo VL, d ascending, by fused multiply-adds; the lanes
  * are added in the order of vf_tree, and the sum is multiplied by scale. An output value: one fused
- * multiply-add a key, keys ascending, as generic.c does: the same bits. */
+ * multiply-add a key, keys ascending, as generic.c does: the same bits.
+ *
+ * Queries that share a key head share what is loaded and decoded, up to TILE_QUERIES of them. Rows
+ * are read from end to end, one after the other, as memory has them: what fetches ahead in a
+ * processor then moves nearly twice what it moves for rows side by side, or when it is told what
+ * comes next. */
 #ifndef BACKEND_CPU_VEC_ATTEND_H
 #define BACKEND_CPU_VEC_ATTEND_H
 
 #include "backend/cpu/vec_dense.h"
+#include "kv/codecs/codec.h"
 
-/* A tile: queries and keys of a score, queries and vectors of an output. */
-enum { SCORE_QUERIES = 2, SCORE_KEYS = 4, VALUE_QUERIES = 4, VALUE_VECTORS = 4 };
+/* Queries of a tile, vectors of a row in a step, rows between loading and storing outputs. */
+enum { TILE_QUERIES = 8, ROW_VECTORS = 8, VALUE_ROWS = 32 };
 
-INLINE vf kv_load(const dense_type type, const void *base, size_t index)
+/* Most parameters of a packed row: scales and what is added, in groups of 32. */
+enum { MOST_PARAMS = 2 * KV_PACKED_MOST / 32 };
+
+/* How rows are stored. */
+typedef enum attend_form {
+    FORM_F32,
+    FORM_F16,
+    FORM_BF16,
+    FORM_U8,   /* code * scale + other */
+    FORM_S8,   /* (code + other) * scale */
+    FORM_U4,   /* code * scale + other */
+    FORM_BOOK4 /* centroid * scale */
+} attend_form;
+
+/* Rows of keys or values: where the first begins, and what their codes mean. */
+typedef struct attend_rows {
+    const unsigned char *at;
+    size_t row_bytes, codes_bytes;
+    uint32_t n_groups, group_log2;
+    uint8_t base;
+    v_book book;
+} attend_rows;
+
+/* What the codes of a group of a row mean. */
+typedef struct attend_group {
+    vf scale, other;
+    v_meaning nibbles;
+} attend_group;
+
+INLINE bool form_dense(const attend_form form)
 {
-    return dense_load(type, (const unsigned char *)base + index * (type == DENSE_F32 ? 4 : 2));
+    return form <= FORM_BF16;
 }
 
-INLINE vf kv_load_part(const dense_type type, const void *base, size_t index, uint32_t n)
+/* Whether decoded columns stand in the lanes of vi_load_nibbles. */
+INLINE bool form_turned(const attend_form form)
 {
-    size_t size = type == DENSE_F32 ? 4 : 2;
-    return dense_load_part(type, (const unsigned char *)base + index * size, n);
+    return form >= FORM_U4;
 }
 
-/* n_q queries from i on against SCORE_KEYS keys from j on, of which those beyond the last are it
- * again. */
-INLINE void scores_tile(const dense_type type, const kernel_scores *a, uint32_t i, uint32_t j,
-                        const uint32_t n_q)
+INLINE size_t form_bytes(const attend_form form, size_t n)
 {
-    uint32_t n_keys = a->n_keys - j < SCORE_KEYS ? a->n_keys - j : SCORE_KEYS;
-    size_t key[SCORE_KEYS];
-    vf sum[SCORE_QUERIES][SCORE_KEYS];
-    UNROLL
-    for (uint32_t c = 0; c < SCORE_KEYS; c++) {
-        key[c] = (size_t)(j + (c < n_keys ? c : n_keys - 1)) * a->dim;
-        UNROLL
-        for (uint32_t r = 0; r < n_q; r++) sum[r][c] = vf_zero();
-    }
-    uint32_t d = 0;
-    for (; a->dim - d >= VL; d += VL) {
-        UNROLL
-        for (uint32_t c = 0; c < SCORE_KEYS; c++) {
-            vf k = kv_load(type, a->k, key[c] + d);
-            UNROLL
-            for (uint32_t r = 0; r < n_q; r++) {
-                sum[r][c] = vf_fma(vf_load(a->q + (i + r) * a->q_stride + d), k, sum[r][c]);
-            }
-        }
-    }
-    if (d < a->dim) {
-        uint32_t n = a->dim - d;
-        UNROLL
-        for (uint32_t c = 0; c < SCORE_KEYS; c++) {
-            vf k = kv_load_part(type, a->k, key[c] + d, n);
-            UNROLL
-            for (uint32_t r = 0; r < n_q; r++) {
-                sum[r][c] = vf_fma(vf_load_part(a->q + (i + r) * a->q_stride + d, n), k, sum[r][c]);
-            }
-        }
-    }
-    vf all[VL];
-    float out[VL];
-    UNROLL
-    for (uint32_t r = 0; r < n_q; r++) {
-        UNROLL
-        for (uint32_t c = 0; c < SCORE_KEYS; c++) all[r * SCORE_KEYS + c] = sum[r][c];
-    }
-    UNROLL
-    for (uint32_t c = n_q * SCORE_KEYS; c < VL; c++) all[c] = vf_zero();
-    vf_store(out, vf_mul(vf_tree(all), vf_set1(a->scale)));
-    UNROLL
-    for (uint32_t r = 0; r < n_q; r++) {
-        memcpy(a->s + (i + r) * a->s_stride + j, out + (size_t)r * SCORE_KEYS,
-               n_keys * sizeof *out);
-    }
+    if (form == FORM_F32) return 4 * n;
+    if (form_dense(form)) return 2 * n;
+    return form_turned(form) ? n / 2 : n;
 }
 
-INLINE void scores(const dense_type type, const kernel_scores *a)
-{
-    for (uint32_t j = 0; j < a->n_keys; j += SCORE_KEYS) {
-        uint32_t i = 0;
-        for (; a->n_q - i >= SCORE_QUERIES; i += SCORE_QUERIES) {
-            scores_tile(type, a, i, j, SCORE_QUERIES);
-        }
-        if (i < a->n_q) scores_tile(type, a, i, j, 1);
-    }
-}
-
-/* n_vectors vectors of output from d on, for n_q queries from i on; part: how much of a last
- * vector, or 0. */
-INLINE void values_tile(const dense_type type, const kernel_values *a, uint32_t i, uint32_t d,
-                        uint32_t part, const uint32_t n_q, const uint32_t n_vectors)
-{
-    vf sum[VALUE_QUERIES][VALUE_VECTORS];
-    float *o = a->o + i * a->o_stride + d;
-    const float *p = a->p + i * a->p_stride;
-    UNROLL
-    for (uint32_t r = 0; r < n_q; r++) {
-        UNROLL
-        for (uint32_t c = 0; c < n_vectors; c++) {
-            const float *at = o + r * a->o_stride + (size_t)c * VL;
-            sum[r][c] = part == 0 ? vf_load(at) : vf_load_part(at, part);
-        }
-    }
-    for (uint32_t j = 0; j < a->n_keys; j++) {
-        size_t row = j * a->v_stride + d;
-        UNROLL
-        for (uint32_t c = 0; c < n_vectors; c++) {
-            vf v = part == 0 ? kv_load(type, a->v, row + (size_t)c * VL)
-                             : kv_load_part(type, a->v, row, part);
-            UNROLL
-            for (uint32_t r = 0; r < n_q; r++) {
-                sum[r][c] = vf_fma(vf_set1(p[r * a->p_stride + j]), v, sum[r][c]);
-            }
-        }
-    }
-    UNROLL
-    for (uint32_t r = 0; r < n_q; r++) {
-        UNROLL
-        for (uint32_t c = 0; c < n_vectors; c++) {
-            float *at = o + r * a->o_stride + (size_t)c * VL;
-            if (part == 0) {
-                vf_store(at, sum[r][c]);
-            } else {
-                vf_store_part(at, sum[r][c], part);
-            }
-        }
-    }
-}
-
-INLINE void values_rows(const dense_type type, const kernel_values *a, uint32_t i,
-                        const uint32_t n_q)
-{
-    /* Fewer queries, more vectors: what is added to must outnumber the latency of an addition. */
-    const uint32_t wide = n_q == 1 ? 4 : 2;
-    uint32_t d = 0;
-    for (; a->dim - d >= wide * VL; d += wide * VL) values_tile(type, a, i, d, 0, n_q, wide);
-    for (; a->dim - d >= VL; d += VL) values_tile(type, a, i, d, 0, n_q, 1);
-    if (d < a->dim) values_tile(type, a, i, d, a->dim - d, n_q, 1);
-}
-
-INLINE void values(const dense_type type, const kernel_values *a)
+/* n 16-bit numbers to f32, 4 at a time where they are as many. */
+INLINE void params_to_float(const unsigned char *at, uint32_t n, const bool half, float *out)
 {
     uint32_t i = 0;
-    for (; a->n_q - i >= VALUE_QUERIES; i += VALUE_QUERIES) values_rows(type, a, i, VALUE_QUERIES);
-    for (; i < a->n_q; i++) values_rows(type, a, i, 1);
+    for (; n - i >= 4; i += 4) {
+        __m128i four = _mm_loadl_epi64((const __m128i *)(const void *)(at + 2 * (size_t)i));
+        __m128i high = _mm_unpacklo_epi16(_mm_setzero_si128(), four);
+        _mm_storeu_ps(out + i, half ? _mm_cvtph_ps(four) : _mm_castsi128_ps(high));
+    }
+    for (; i < n; i++) {
+        const unsigned char *one = at + 2 * (size_t)i;
+        out[i] = half ? load_half(one) : fp_from_bf16(load_u16(one));
+    }
 }
 
-#define ATTEND(name, type)                                                                         \
+/* The parameters of the row at: scales of all groups, then what is added to code * scale. */
+INLINE void params_of(const attend_form form, const attend_rows *rows, const unsigned char *at,
+                      float *out)
+{
+    if (form_dense(form)) return;
+    const uint32_t n_groups = rows->n_groups;
+    at += rows->codes_bytes;
+    if (form == FORM_BOOK4) {
+        params_to_float(at, n_groups, true, out);
+    } else if (form == FORM_S8 || rows->base == KV_BASE_F16) {
+        params_to_float(at, 2 * n_groups, true, out);
+    } else {
+        params_to_float(at, 2 * n_groups, false, out);
+    }
+    for (uint32_t i = 0; i < n_groups && form == FORM_S8; i++) out[n_groups + i] *= out[i];
+}
+
+/* The group of column d. */
+INLINE attend_group group_of(const attend_form form, const attend_rows *rows, const float *params,
+                             uint32_t d)
+{
+    attend_group g = {.scale = vf_zero(), .other = vf_zero(), .nibbles = v_meaning_none()};
+    if (form_dense(form)) return g;
+    params += d >> rows->group_log2;
+    g.scale = vf_set1(params[0]);
+    if (form != FORM_BOOK4) g.other = vf_set1(params[rows->n_groups]);
+    if (form == FORM_U4) g.nibbles = v_meaning_affine(g.scale, g.other);
+    if (form == FORM_BOOK4) g.nibbles = v_meaning_book(rows->book, g.scale);
+    return g;
+}
+
+/* VL columns at; part: how many of a last vector of dense ones, or 0. */
+INLINE vf form_load(const attend_form form, const unsigned char *at, const attend_group *g,
+                    uint32_t part)
+{
+    switch (form) {
+    case FORM_F32:
+        return part == 0 ? vf_load((const float *)(const void *)at)
+                         : dense_load_part(DENSE_F32, at, part);
+    case FORM_F16:
+        return part == 0 ? vf_load_f16(at) : dense_load_part(DENSE_F16, at, part);
+    case FORM_BF16:
+        return part == 0 ? vf_load_bf16(at) : dense_load_part(DENSE_BF16, at, part);
+    case FORM_U8:
+        return vf_fma(vf_from_int(vi_load_u8(at)), g->scale, g->other);
+    case FORM_S8:
+        return vf_fma(vf_from_int(vi_load_s8(at)), g->scale, g->other);
+    case FORM_U4:
+        return v_mean_affine(g->nibbles, vi_load_nibbles(at));
+    default:
+        return v_mean_book(g->nibbles, vi_load_nibbles(at));
+    }
+}
+
+/* How far ahead rows are fetched, in bytes: where the processor's own fetching ends. */
+enum { FETCH_AHEAD = 4096 };
+
+/* Only of packed rows, where sums take longer than reading: a processor that is told moves less
+ * than one that is left alone. What lies ahead is the next head's, and may be nothing at the end of
+ * a page. */
+INLINE void fetch_row(const unsigned char *at, size_t row_bytes)
+{
+    for (size_t i = 0; i < row_bytes; i += LINE) v_prefetch(at + FETCH_AHEAD + i);
+}
+
+/* ---- scores */
+
+/* Sums by lanes of VL keys. */
+typedef struct scores_sums {
+    vf at[TILE_QUERIES][VL];
+} scores_sums;
+
+/* Few queries are turned into the lanes of codes, and their sums back; keys are where more queries
+ * share them. */
+INLINE bool turns_queries(const attend_form form, const uint32_t n_q)
+{
+    return form_turned(form) && n_q <= 2;
+}
+
+/* Columns from d on of n keys at, for queries q; part: how many of a last vector, or 0. */
+typedef struct scores_part {
+    const float *q;
+    size_t q_stride;
+    const unsigned char *at;
+    uint32_t n, d, part;
+} scores_part;
+
+/* n_vectors vectors; of_group: vectors within which a group is the same. */
+INLINE void scores_step(const attend_form form, const uint32_t of_group, const attend_rows *rows,
+                        scores_part a, const uint32_t n_vectors, const uint32_t n_q,
+                        scores_sums *sums)
+{
+    const uint32_t d = a.d;
+    const uint32_t part = a.part;
+    const float *q = a.q + d;
+    const unsigned char *at = a.at;
+    const bool turn_q = turns_queries(form, n_q);
+    float params[MOST_PARAMS];
+    vf in[2][ROW_VECTORS];
+    UNROLL
+    for (uint32_t r = 0; r < n_q; r++) {
+        UNROLL
+        for (uint32_t v = 0; v < n_vectors; v++) {
+            if (n_q > 2) continue;
+            const float *x = q + r * a.q_stride + (size_t)v * VL;
+            in[r & 1][v] = part == 0 ? vf_load(x) : vf_load_part(x, part);
+            if (turn_q) in[r & 1][v] = vf_turn(in[r & 1][v]);
+        }
+    }
+    for (uint32_t c = 0; c < a.n; c++, at += rows->row_bytes) {
+        const unsigned char *from = at + form_bytes(form, d);
+        vf sum[TILE_QUERIES];
+        UNROLL
+        for (uint32_t r = 0; r < n_q; r++) sum[r] = d == 0 ? vf_zero() : sums->at[r][c];
+        if (!form_dense(form) && d == 0) fetch_row(at, rows->row_bytes);
+        params_of(form, rows, at, params);
+        attend_group g = group_of(form, rows, params, d);
+        UNROLL
+        for (uint32_t v = 0; v < n_vectors; v++) {
+            if (v > 0 && v % of_group == 0) g = group_of(form, rows, params, d + v * VL);
+            vf k = form_load(form, from + form_bytes(form, (size_t)v * VL), &g, part);
+            if (form_turned(form) && !turn_q) k = vf_turn_back(k);
+            UNROLL
+            for (uint32_t r = 0; r < n_q; r++) {
+                const float *y = q + r * a.q_stride + (size_t)v * VL;
+                vf x = n_q <= 2 ? in[r & 1][v] : part == 0 ? vf_load(y) : vf_load_part(y, part);
+                sum[r] = vf_fma(x, k, sum[r]);
+            }
+        }
+        UNROLL
+        for (uint32_t r = 0; r < n_q; r++) sums->at[r][c] = sum[r];
+    }
+}
+
+/* n_q queries from i on against n <= VL keys from j on. */
+INLINE void scores_tile(const attend_form form, const uint32_t of_group, attend_rows *rows,
+                        const kernel_scores *a, uint32_t i, uint32_t j, uint32_t n,
+                        const uint32_t n_q)
+{
+    scores_part p = {.q = a->q + i * a->q_stride, .q_stride = a->q_stride, .n = n};
+    p.at = rows->at + j * rows->row_bytes;
+    scores_sums sums;
+    for (; a->dim - p.d >= 8 * VL; p.d += 8 * VL) {
+        scores_step(form, of_group, rows, p, 8, n_q, &sums);
+    }
+    if (a->dim - p.d >= 4 * VL) {
+        scores_step(form, of_group, rows, p, 4, n_q, &sums);
+        p.d += 4 * VL;
+    }
+    for (; a->dim - p.d >= 2 * VL; p.d += 2 * VL) {
+        scores_step(form, of_group, rows, p, 2, n_q, &sums);
+    }
+    if (form_dense(form) && a->dim - p.d >= VL) {
+        scores_step(form, of_group, rows, p, 1, n_q, &sums);
+        p.d += VL;
+    }
+    p.part = a->dim - p.d;
+    if (form_dense(form) && p.part > 0) scores_step(form, of_group, rows, p, 1, n_q, &sums);
+    for (uint32_t r = 0; r < n_q; r++) {
+        vf all[VL];
+        UNROLL
+        for (uint32_t c = 0; c < VL; c++) {
+            all[c] = c < n ? sums.at[r][c] : vf_zero();
+            if (turns_queries(form, n_q)) all[c] = vf_turn_back(all[c]);
+        }
+        vf scores = vf_mul(vf_tree(all), vf_set1(a->scale));
+        float *to = a->s + (i + r) * a->s_stride + j;
+        if (n == VL) {
+            vf_store(to, scores);
+        } else {
+            vf_store_part(to, scores, n);
+        }
+    }
+}
+
+INLINE void scores_rows(const attend_form form, const uint32_t of_group, attend_rows *rows,
+                        const kernel_scores *a)
+{
+    for (uint32_t j = 0; j < a->n_keys; j += VL) {
+        uint32_t n = a->n_keys - j < VL ? a->n_keys - j : VL;
+        uint32_t i = 0;
+        for (; a->n_q - i >= 8; i += 8) scores_tile(form, of_group, rows, a, i, j, n, 8);
+        for (; a->n_q - i >= 4; i += 4) scores_tile(form, of_group, rows, a, i, j, n, 4);
+        for (; a->n_q - i >= 2; i += 2) scores_tile(form, of_group, rows, a, i, j, n, 2);
+        if (i < a->n_q) scores_tile(form, of_group, rows, a, i, j, n, 1);
+    }
+}
+
+/* ---- values */
+
+/* Columns from d on, queries from i on, n rows from j on; part: how much of a last vector, or 0. */
+typedef struct values_part {
+    uint32_t i, j, n, d, part;
+} values_part;
+
+/* n_vectors vectors of output for n_q queries; of_group: vectors within which a group is the
+ * same. */
+INLINE void values_tile(const attend_form form, const uint32_t of_group, const attend_rows *rows,
+                        const kernel_values *a, values_part of, const uint32_t n_q,
+                        const uint32_t n_vectors)
+{
+    const uint32_t d = of.d;
+    const uint32_t part = of.part;
+    float params[MOST_PARAMS];
+    vf sum[TILE_QUERIES][ROW_VECTORS];
+    float *o = a->o + of.i * a->o_stride + d;
+    const float *p = a->p + of.i * a->p_stride + of.j;
+    const unsigned char *at = rows->at + of.j * rows->row_bytes;
+    UNROLL
+    for (uint32_t r = 0; r < n_q; r++) {
+        UNROLL
+        for (uint32_t c = 0; c < n_vectors; c++) {
+            const float *from = o + r * a->o_stride + (size_t)c * VL;
+            sum[r][c] = part == 0 ? vf_load(from) : vf_load_part(from, part);
+            if (form_turned(form)) sum[r][c] = vf_turn(sum[r][c]);
+        }
+    }
+    for (uint32_t k = 0; k < of.n; k++, at += rows->row_bytes) {
+        const unsigned char *row = at + form_bytes(form, d);
+        if (!form_dense(form) && d == 0) fetch_row(at, rows->row_bytes);
+        params_of(form, rows, at, params);
+        attend_group g = group_of(form, rows, params, d);
+        UNROLL
+        for (uint32_t c = 0; c < n_vectors; c++) {
+            if (c > 0 && c % of_group == 0) g = group_of(form, rows, params, d + c * VL);
+            vf v = form_load(form, row + form_bytes(form, (size_t)c * VL), &g, part);
+            UNROLL
+            for (uint32_t r = 0; r < n_q; r++) {
+                sum[r][c] = vf_fma(vf_set1(p[r * a->p_stride + k]), v, sum[r][c]);
+            }
+        }
+    }
+    UNROLL
+    for (uint32_t r = 0; r < n_q; r++) {
+        UNROLL
+        for (uint32_t c = 0; c < n_vectors; c++) {
+            float *to = o + r * a->o_stride + (size_t)c * VL;
+            if (form_turned(form)) sum[r][c] = vf_turn_back(sum[r][c]);
+            if (part == 0) {
+                vf_store(to, sum[r][c]);
+            } else {
+                vf_store_part(to, sum[r][c], part);
+            }
+        }
+    }
+}
+
+/* Fewer queries, more vectors: what is added to must outnumber the latency of an addition, and fit
+ * in registers. */
+INLINE void values_queries(const attend_form form, const uint32_t of_group, const attend_rows *rows,
+                           const kernel_values *a, values_part of, const uint32_t n_q)
+{
+    const uint32_t wide = VL / n_q < ROW_VECTORS ? VL / n_q : ROW_VECTORS;
+    for (; a->dim - of.d >= wide * VL; of.d += wide * VL) {
+        values_tile(form, of_group, rows, a, of, n_q, wide);
+    }
+    for (; a->dim - of.d >= VL; of.d += VL) values_tile(form, of_group, rows, a, of, n_q, 1);
+    of.part = a->dim - of.d;
+    if (form_dense(form) && of.part > 0) values_tile(form, of_group, rows, a, of, n_q, 1);
+}
+
+INLINE void values_rows(const attend_form form, const uint32_t of_group, const attend_rows *rows,
+                        const kernel_values *a)
+{
+    for (uint32_t j = 0; j < a->n_keys; j += VALUE_ROWS) {
+        values_part of = {.j = j, .n = a->n_keys - j < VALUE_ROWS ? a->n_keys - j : VALUE_ROWS};
+        for (; a->n_q - of.i >= 8; of.i += 8) values_queries(form, of_group, rows, a, of, 8);
+        for (; a->n_q - of.i >= 4; of.i += 4) values_queries(form, of_group, rows, a, of, 4);
+        for (; a->n_q - of.i >= 2; of.i += 2) values_queries(form, of_group, rows, a, of, 2);
+        if (of.i < a->n_q) values_queries(form, of_group, rows, a, of, 1);
+    }
+}
+
+/* ---- dense rows */
+
+#define ATTEND(name, form)                                                                         \
     static void scores_##name(const kernel_scores *a)                                              \
     {                                                                                              \
-        scores(type, a);                                                                           \
+        attend_rows rows = {.at = a->k, .row_bytes = form_bytes(form, a->dim)};                    \
+        scores_rows(form, 1, &rows, a);                                                            \
     }                                                                                              \
     static void values_##name(const kernel_values *a)                                              \
     {                                                                                              \
-        values(type, a);                                                                           \
+        attend_rows rows = {.at = a->v, .row_bytes = form_bytes(form, a->v_stride)};               \
+        values_rows(form, 1, &rows, a);                                                            \
     }
-ATTEND(f32, DENSE_F32)
-ATTEND(f16, DENSE_F16)
-ATTEND(bf16, DENSE_BF16)
+ATTEND(f32, FORM_F32)
+ATTEND(f16, FORM_F16)
+ATTEND(bf16, FORM_BF16)
 #undef ATTEND
 
 #endif

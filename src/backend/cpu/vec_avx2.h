@@ -821,4 +821,69 @@ INLINE vf v_book_look(v_book book, const int bits, vi index)
     return _mm256_blendv_ps(low, high, vf_of(vi_sll(index, 27)));
 }
 
+/* ---- codes of VL columns */
+
+INLINE vi vi_load_u8(const unsigned char *at)
+{
+    return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)at));
+}
+
+INLINE vi vi_load_s8(const unsigned char *at)
+{
+    return _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)at));
+}
+
+/* VL codes of 4 bits in the low bits of the lanes, with others above them. */
+INLINE vi vi_load_nibbles(const unsigned char *at)
+{
+    int32_t all;
+    memcpy(&all, at, sizeof all);
+    return _mm256_srlv_epi32(_mm256_set1_epi32(all),
+                             _mm256_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28));
+}
+
+/* Columns in order -> in the lanes of vi_load_nibbles, and back: here they are the same. */
+INLINE vf vf_turn(vf a)
+{
+    return a;
+}
+
+INLINE vf vf_turn_back(vf a)
+{
+    return a;
+}
+
+/* What the 16 codes of a group mean: code * scale + other, or centroid * scale, rounded once. */
+typedef struct v_meaning {
+    vf first, second; /* scale and other; or the lower and the upper eight */
+} v_meaning;
+
+INLINE v_meaning v_meaning_none(void)
+{
+    return (v_meaning){vf_zero(), vf_zero()};
+}
+
+INLINE v_meaning v_meaning_affine(vf scale, vf other)
+{
+    return (v_meaning){scale, other};
+}
+
+INLINE v_meaning v_meaning_book(v_book book, vf scale)
+{
+    return (v_meaning){vf_mul(book.part[0], scale), vf_mul(book.part[1], scale)};
+}
+
+/* codes: those of vi_load_nibbles. */
+INLINE vf v_mean_affine(v_meaning of, vi codes)
+{
+    vf code = vf_from_int(vi_and(codes, vi_set1(15)));
+    return vf_fma(code, of.first, of.second);
+}
+
+INLINE vf v_mean_book(v_meaning of, vi codes)
+{
+    return _mm256_blendv_ps(_mm256_permutevar8x32_ps(of.first, codes),
+                            _mm256_permutevar8x32_ps(of.second, codes), vf_of(vi_sll(codes, 28)));
+}
+
 #endif

@@ -769,4 +769,71 @@ INLINE vf v_book_look(v_book book, const int bits, vi index)
     return _mm512_permutexvar_ps(index, book.low);
 }
 
+/* ---- codes of VL columns */
+
+INLINE vi vi_load_u8(const unsigned char *at)
+{
+    return _mm512_cvtepu8_epi32(v_load_16(at));
+}
+
+INLINE vi vi_load_s8(const unsigned char *at)
+{
+    return _mm512_cvtepi8_epi32(v_load_16(at));
+}
+
+/* VL codes of 4 bits in the low bits of the lanes, with others above them: column i in lane 2 i,
+ * column 8 + i in lane 2 i + 1, as one shift of all bytes brings them. */
+INLINE vi vi_load_nibbles(const unsigned char *at)
+{
+    long long all;
+    memcpy(&all, at, sizeof all);
+    return _mm512_srlv_epi64(_mm512_set1_epi64(all),
+                             _mm512_setr_epi64(0, 4, 8, 12, 16, 20, 24, 28));
+}
+
+/* Columns in order -> in the lanes of vi_load_nibbles, and back. */
+INLINE vf vf_turn(vf a)
+{
+    return _mm512_permutexvar_ps(
+        _mm512_setr_epi32(0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15), a);
+}
+
+INLINE vf vf_turn_back(vf a)
+{
+    return _mm512_permutexvar_ps(
+        _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15), a);
+}
+
+/* What the 16 codes of a group mean: code * scale + other, or centroid * scale, rounded once. */
+typedef struct v_meaning {
+    vf all;
+} v_meaning;
+
+INLINE v_meaning v_meaning_none(void)
+{
+    return (v_meaning){vf_zero()};
+}
+
+INLINE v_meaning v_meaning_affine(vf scale, vf other)
+{
+    const vf codes = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    return (v_meaning){_mm512_fmadd_ps(codes, scale, other)};
+}
+
+INLINE v_meaning v_meaning_book(v_book book, vf scale)
+{
+    return (v_meaning){_mm512_mul_ps(book.low, scale)};
+}
+
+/* codes: those of vi_load_nibbles. */
+INLINE vf v_mean_affine(v_meaning of, vi codes)
+{
+    return _mm512_permutexvar_ps(codes, of.all);
+}
+
+INLINE vf v_mean_book(v_meaning of, vi codes)
+{
+    return _mm512_permutexvar_ps(codes, of.all);
+}
+
 #endif

@@ -1,0 +1,56 @@
+/* vec_attend_packed.h - the two sums of attention over packed rows as they lie.
+ *
+ * Written in the words of vec_avx2.h or vec_avx512.h, one of which is included first. Codes become
+ * numbers in registers and go through the tiles of vec_attend.h: the bits are those of
+ * decode_packed and scores_f32 or values_f32. A code times a scale of 16 bits needs at most 19
+ * bits, so code * scale + bias by a fused multiply-add is what two operations give; a zero point of
+ * tk, a whole number of at most 2048, times its scale is exact too, and (code + zero) * scale is
+ * code * scale + zero * scale. */
+#ifndef BACKEND_CPU_VEC_ATTEND_PACKED_H
+#define BACKEND_CPU_VEC_ATTEND_PACKED_H
+
+#include "backend/cpu/vec_attend.h"
+
+/* Vectors that are of one group: of 32 columns, or of at least 4 vectors. */
+enum { OF_32 = VW / VL, OF_64 = 4 };
+
+static attend_rows rows_of_codec(const kernel_packed *of, const void *at, uint32_t dim)
+{
+    attend_rows rows = {.at = at, .row_bytes = of->row_bytes, .base = of->base};
+    rows.codes_bytes = (size_t)dim * of->codec->bits / 8;
+    rows.n_groups = dim / of->codec->group;
+    rows.group_log2 = of->codec->group == 32 ? 5 : of->codec->group == 64 ? 6 : 7;
+    if (of->codec->kind == KV_TV) rows.book = v_book_of(of->codec->table, 4);
+    return rows;
+}
+
+/* Keys and values of the codecs that kernel_takes_packed names. */
+static void scores_packed(const kernel_scores *a)
+{
+    attend_rows rows = rows_of_codec(&a->packed, a->k, a->dim);
+    if (a->packed.codec->kind == KV_TK) {
+        scores_rows(FORM_S8, OF_32, &rows, a);
+    } else if (a->packed.codec->bits == 8) {
+        scores_rows(FORM_U8, OF_32, &rows, a);
+    } else if (a->packed.codec->group == 32) {
+        scores_rows(FORM_U4, OF_32, &rows, a);
+    } else {
+        scores_rows(FORM_U4, OF_64, &rows, a);
+    }
+}
+
+static void values_packed(const kernel_values *a)
+{
+    attend_rows rows = rows_of_codec(&a->packed, a->v, a->dim);
+    if (a->packed.codec->kind == KV_TV) {
+        values_rows(FORM_BOOK4, OF_32, &rows, a);
+    } else if (a->packed.codec->bits == 8) {
+        values_rows(FORM_U8, OF_32, &rows, a);
+    } else if (a->packed.codec->group == 32) {
+        values_rows(FORM_U4, OF_32, &rows, a);
+    } else {
+        values_rows(FORM_U4, OF_64, &rows, a);
+    }
+}
+
+#endif
