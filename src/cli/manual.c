@@ -23,8 +23,8 @@ static const char COMMON_OPENING[] =
     "\n"
     "## Options of commands that compute\n"
     "\n"
-    "`run`, `logits`, `bench` and `eval` take them; `bench` and `eval` have a `--context` of their "
-    "own.\n"
+    "`run`, `logits`, `bench`, `eval` and `selfcheck` take them; `bench` and `eval` have a "
+    "`--context` of\ntheir own.\n"
     "\n"
     "| option | |\n"
     "|---|---|\n";

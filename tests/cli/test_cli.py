@@ -89,7 +89,7 @@ class Usage(Case):
     def test_help(self):
         self.assertEqual(self.fine("--version"), "weft 0.1.0\n")
         text = self.fine("--help")
-        for command in ("run", "tokenize", "inspect", "fit", "bench", "logits", "eval"):
+        for command in ("run", "tokenize", "inspect", "fit", "bench", "logits", "eval", "selfcheck"):
             self.assertIn(f"  {command} ", text)
             self.assertIn(f"usage: weft {command} ", self.fine(command, "--help"))
             self.assertEqual(self.fine(command, "-h"), self.fine(command, "--help"))
@@ -793,6 +793,120 @@ class Bench(Case):
                 listed = json.loads(self.fine("inspect", path, "--json"))["encodings"]
                 wanted = encoding + "g64" if encoding.startswith("affine") else encoding
                 self.assertIn(wanted, [row["encoding"] for row in listed])
+
+
+class Selfcheck(Case):
+    """What a fault looks like is tests/cli/test_checks.c's."""
+
+    ROWS = (
+        "chunks of 1|chunks of 7|chunks of 64|with 2 others|with 5 others|codecs mixed"
+        "|other threads|drafts|converted|warm|little memory"
+    ).split("|")
+
+    def table(self, path, *words):
+        """codec -> row -> cell, and the line above and below the table."""
+        text = self.fine("selfcheck", path, *words)
+        lines = text.split("\n")
+        self.assertEqual(lines[0], str(path))
+        head = lines[3].split()
+        table = {codec: {} for codec in head}
+        for line in lines[4 : 4 + len(self.ROWS)]:
+            label, *cells = re.split(r"  +", line)
+            self.assertEqual(len(cells), len(head), line)
+            for codec, cell in zip(head, cells):
+                table[codec][label] = cell
+        for column in table.values():
+            self.assertEqual(list(column), self.ROWS)
+        self.assertEqual(lines[4 + len(self.ROWS)], "")
+        return table, lines[1], lines[5 + len(self.ROWS) :]
+
+    def check_column(self, column, converts):
+        for row, cell in column.items():
+            if row == "drafts":
+                # Random weights say nothing twice.
+                self.assertIn(cell, ("equal", "skipped: nothing was drafted"))
+            elif row == "converted" and not converts:
+                self.assertEqual(cell, "skipped: as --act")
+            else:
+                self.assertEqual(cell, "equal", row)
+
+    def test_goldens(self):
+        for name, codecs in (
+            ("llama", "bf16,affine8g64,affine4g64,turbo-k8v4"),
+            ("gemma3", "bf16,turbo-k8v4"),
+            ("qwen3_5", "bf16,affine4g64"),
+            ("gemma4-ple", "affine8g64"),
+        ):
+            with self.subTest(model=name):
+                path = SOURCE / "tests" / "golden" / name
+                words = [] if name == "llama" else ["--codecs", codecs]
+                table, head, rest = self.table(path, "--quick", *words)
+                self.assertEqual(",".join(table), codecs)
+                self.assertIn("; prompts of 1, 63, 64, 65, 127, 128, 129, 200, 48 tokens", head)
+                for codec, column in table.items():
+                    self.check_column(column, codec != "bf16")
+                n_compared = {"llama": 190, "gemma3": 92, "qwen3_5": 92, "gemma4-ple": 49}[name]
+                self.assertRegex(
+                    "\n".join(rest),
+                    rf"\A{n_compared} answers compared with those alone, bit for bit, in [\d.]+ s: "
+                    r"all equal\n\Z",
+                )
+
+    def test_recurrent_model_drafts(self):
+        table, _, _ = self.table(model("hybrid-mlx4"), "--quick", "--kv", "affine8g64")
+        self.assertEqual(set(table["affine8g64"].values()), {"equal"})
+
+    def test_refused_codec(self):
+        path = SOURCE / "tests" / "golden" / "deepseek_v3"
+        words = ["--quick", "--act", "f32", "--threads", "1", "--context", "80"]
+        table, head, rest = self.table(path, *words)
+        self.assertEqual(list(table), ["f32", "affine8g64", "affine4g64", "turbo-k8v4"])
+        self.assertIn("f32 activations, 1 thread; prompts of 1, 63, 64, 65, 74, 48 tokens", head)
+        self.assertEqual(set(table["turbo-k8v4"].values()), {"refused"})
+        self.assertEqual(table["f32"]["with 5 others"], "skipped: context too small")
+        self.assertEqual(table["affine8g64"]["warm"], "equal")
+        self.assertRegex(rest[0], r"\Aturbo-k8v4 refused: .*latent")
+        self.assertEqual(len(rest), 3)
+        said = self.sentence(1, "selfcheck", path, "--kv", "turbo-k8v4")
+        self.assertIn("nothing was compared", said)
+
+    def test_json(self):
+        path = SOURCE / "tests" / "golden" / "llama"
+        spec = "k=tk8,v=bf16,start=30"
+        result = json.loads(self.fine("selfcheck", path, "--quick", "--kv", spec, "--json"))
+        keys = "model backend isa act threads prompts codecs checks compared failed seconds"
+        self.assertEqual(list(result), keys.split())
+        self.assertEqual(result["codecs"], [{"kv": spec, "refused": None}])
+        self.assertEqual([row["check"] for row in result["checks"]], self.ROWS)
+        cells = {row["check"]: row["cells"][0] for row in result["checks"]}
+        self.assertEqual(cells["converted"]["reason"], "has its own start")
+        self.assertEqual(cells["warm"]["result"], "equal")
+        # Of 64 tokens, 65 twice, 129 twice and 64, all that stood before but the last one.
+        self.assertGreaterEqual(cells["warm"]["reused"], 63 + 64 + 128)
+        self.assertEqual(result["compared"], sum(cell["compared"] for cell in cells.values()))
+        self.assertEqual(result["failed"], 0)
+
+    def test_usage(self):
+        path = SOURCE / "tests" / "golden" / "llama"
+        for words, part in (
+            (["--codecs", "bf16", "--kv", "bf16"], "only one of"),
+            (["--codecs", "bf16,bf16"], "twice"),
+            (["--codecs", "bf16,"], "''"),
+            (["--codecs", "affine9"], "affine9"),
+            (["--codecs", ",".join(f"k{i}" for i in range(13))], "more than 12"),
+            (["--codecs", "x" * 256], "255"),
+            (["--isa", "avx9"], "avx9"),
+        ):
+            with self.subTest(words=words):
+                self.assertIn(part, self.sentence(2, "selfcheck", path, *words))
+        self.assertIn("budget is 1024", self.sentence(1, "selfcheck", path, "--memory", "1K"))
+
+    def test_little_memory_is_no_company(self):
+        path = SOURCE / "tests" / "golden" / "llama"
+        table, _, _ = self.table(path, "--quick", "--kv", "bf16", "--memory", "256K")
+        self.assertEqual(table["bf16"]["with 5 others"], "skipped: --memory too small")
+        self.assertEqual(table["bf16"]["codecs mixed"], "skipped: --memory too small")
+        self.assertEqual(table["bf16"]["chunks of 7"], "equal")
 
 
 class Inspect(Case):

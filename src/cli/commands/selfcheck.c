@@ -1,0 +1,292 @@
+/* selfcheck.c - weft selfcheck: promise P1 on the user's own machine and model, as a table. */
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "cli/checks.h"
+#include "cli/commands/command.h"
+
+typedef struct selfcheck_values {
+    session_values session;
+    const char *codecs;
+    bool quick, json;
+} selfcheck_values;
+
+#define AT(field) offsetof(selfcheck_values, field)
+
+static const option_row OPTIONS[] = {
+    {"codecs", OPTION_TEXT, AT(codecs), "LIST",
+     "how keys and values are stored, one column each (default: as --act, and affine8g64, "
+     "affine4g64, turbo-k8v4)",
+     0, 0, NULL},
+    {"quick", OPTION_FLAG, AT(quick), NULL, "shorter prompts", 0, 0, NULL},
+    {"json", OPTION_FLAG, AT(json), NULL, "prints one JSON object", 0, 0, NULL},
+};
+
+static const selfcheck_values DEFAULTS = {.session = SESSION_DEFAULTS};
+
+enum { LIST_BYTES = 256, CELL_BYTES = 96 };
+
+typedef struct selfcheck {
+    const selfcheck_values *v;
+    session s;
+    checks checks;
+    char list[LIST_BYTES]; /* what checks.codecs point to */
+    progress progress;
+    double seconds;
+} selfcheck;
+
+/* ---- columns --------------------------------------------------------------------------------- */
+
+static weft_status add_codec(selfcheck *x, const char *name, weft_error *err)
+{
+    checks *c = &x->checks;
+    for (uint32_t i = 0; i < c->n_codecs; i++) {
+        if (strcmp(c->codecs[i], name) == 0)
+            return err_set(err, WEFT_ARGUMENT, "--codecs has '%s' twice", name);
+    }
+    if (c->n_codecs == CHECKS_CODECS_MOST)
+        return err_set(err, WEFT_ARGUMENT, "--codecs has more than %d names", CHECKS_CODECS_MOST);
+    c->codecs[c->n_codecs++] = name;
+    return WEFT_OK;
+}
+
+static weft_status choose_codecs(selfcheck *x, weft_error *err)
+{
+    static const char *const USUAL[] = {"affine8g64", "affine4g64", "turbo-k8v4"};
+    const selfcheck_values *v = x->v;
+    if (v->codecs != NULL && v->session.kv != NULL)
+        return err_set(err, WEFT_ARGUMENT, "only one of --codecs and --kv can be there");
+    if (v->session.kv != NULL) return add_codec(x, v->session.kv, err);
+    if (v->codecs == NULL) {
+        weft_status status = add_codec(x, v->session.act, err);
+        for (size_t i = 0; i < COUNT_OF(USUAL) && status == WEFT_OK; i++)
+            status = add_codec(x, USUAL[i], err);
+        return status;
+    }
+    size_t n = strlen(v->codecs);
+    if (n >= LIST_BYTES)
+        return err_set(err, WEFT_ARGUMENT, "--codecs has %zu bytes, at most %d", n, LIST_BYTES - 1);
+    memcpy(x->list, v->codecs, n + 1);
+    char *name = x->list;
+    for (;;) {
+        char *end = name + strcspn(name, ",");
+        bool last = *end == '\0';
+        *end = '\0';
+        weft_status status = add_codec(x, name, err);
+        if (status != WEFT_OK || last) return status;
+        name = end + 1;
+    }
+}
+
+/* ---- output ---------------------------------------------------------------------------------- */
+
+static const char *const RESULTS[] = {
+    [CHECK_NOT_RUN] = "not run", [CHECK_EQUAL] = "equal",     [CHECK_DIFFERS] = "differs",
+    [CHECK_EMPTY] = "empty",     [CHECK_SKIPPED] = "skipped", [CHECK_REFUSED] = "refused",
+};
+
+static void print_cell(const check_cell *cell, char text[CELL_BYTES])
+{
+    switch (cell->result) {
+    case CHECK_DIFFERS:
+        snprintf(text, CELL_BYTES, "differs (prompt %u, token %u)", cell->prompt, cell->token);
+        break;
+    case CHECK_SKIPPED:
+        snprintf(text, CELL_BYTES, "skipped: %s", cell->reason);
+        break;
+    case CHECK_EMPTY:
+        snprintf(text, CELL_BYTES, "%s", cell->reason);
+        break;
+    default:
+        snprintf(text, CELL_BYTES, "%s", RESULTS[cell->result]);
+    }
+}
+
+static int column_width(const checks *c, uint32_t column)
+{
+    size_t most = strlen(c->codecs[column]);
+    for (uint32_t row = 0; row < CHECK_ROWS; row++) {
+        char text[CELL_BYTES];
+        print_cell(&c->cells[row][column], text);
+        if (strlen(text) > most) most = strlen(text);
+    }
+    return (int)most;
+}
+
+static void print_head(const selfcheck *x, const char *model)
+{
+    const checks *c = &x->checks;
+    text_write(stdout, model, strlen(model));
+    printf("\n%s%s%s, %s activations, %u thread%s; prompts of", c->backend,
+           c->isa[0] != '\0' ? " " : "", c->isa, x->v->session.act, c->n_threads,
+           c->n_threads == 1 ? "" : "s");
+    for (uint32_t i = 0; i < c->n_prompts; i++) printf("%s %u", i > 0 ? "," : "", c->prompts[i]);
+    puts(" tokens\n");
+}
+
+static void print_table(const selfcheck *x, const char *model)
+{
+    const checks *c = &x->checks;
+    print_head(x, model);
+    printf("%-14s", "");
+    for (uint32_t i = 0; i < c->n_codecs; i++)
+        printf("  %-*s", i + 1 < c->n_codecs ? column_width(c, i) : 0, c->codecs[i]);
+    putchar('\n');
+    for (uint32_t row = 0; row < CHECK_ROWS; row++) {
+        printf("%-14s", check_label((check_row)row));
+        for (uint32_t i = 0; i < c->n_codecs; i++) {
+            char text[CELL_BYTES];
+            print_cell(&c->cells[row][i], text);
+            printf("  %-*s", i + 1 < c->n_codecs ? column_width(c, i) : 0, text);
+        }
+        putchar('\n');
+    }
+    putchar('\n');
+    for (uint32_t i = 0; i < c->n_codecs; i++) {
+        if (c->refusals[i][0] != '\0') printf("%s refused: %s\n", c->codecs[i], c->refusals[i]);
+    }
+    printf("%u answers compared with those alone, bit for bit, in %.1f s: ", c->n_compared,
+           x->seconds);
+    if (c->n_wrong == 0) {
+        puts("all equal");
+    } else {
+        printf("%u check%s failed\n", c->n_wrong, c->n_wrong == 1 ? "" : "s");
+    }
+}
+
+static void add_cell(const checks *c, uint32_t row, uint32_t column, strbuf *out)
+{
+    const check_cell *cell = &c->cells[row][column];
+    strbuf_printf(out, "%s{\"result\":\"%s\"", column > 0 ? "," : "", RESULTS[cell->result]);
+    if (cell->result == CHECK_DIFFERS)
+        strbuf_printf(out, ",\"prompt\":%u,\"token\":%u", cell->prompt, cell->token);
+    if (cell->result == CHECK_SKIPPED || cell->result == CHECK_EMPTY)
+        strbuf_printf(out, ",\"reason\":\"%s\"", cell->reason);
+    strbuf_printf(out, ",\"compared\":%u,\"reused\":%llu,\"drafted\":%llu,\"accepted\":%llu}",
+                  cell->n_compared, (unsigned long long)cell->n_reused,
+                  (unsigned long long)cell->n_drafted, (unsigned long long)cell->n_accepted);
+}
+
+static void add_codecs(const checks *c, strbuf *out)
+{
+    for (uint32_t i = 0; i < c->n_codecs; i++) {
+        strbuf_add_text(out, i > 0 ? ",{\"kv\":" : "{\"kv\":");
+        json_write_text(str_of(c->codecs[i]), out);
+        strbuf_add_text(out, ",\"refused\":");
+        if (c->refusals[i][0] != '\0') {
+            json_write_text(str_of(c->refusals[i]), out);
+        } else {
+            strbuf_add_text(out, "null");
+        }
+        strbuf_add_char(out, '}');
+    }
+}
+
+static weft_status print_json(const selfcheck *x, const char *model, weft_error *err)
+{
+    const checks *c = &x->checks;
+    strbuf out;
+    strbuf_init(&out, mem_system(), 0);
+    strbuf_add_text(&out, "{\"model\":");
+    json_write_text(str_of(model), &out);
+    strbuf_printf(&out, ",\"backend\":\"%s\",\"isa\":\"%s\",\"act\":\"%s\",\"threads\":%u",
+                  c->backend, c->isa, x->v->session.act, c->n_threads);
+    strbuf_add_text(&out, ",\"prompts\":[");
+    for (uint32_t i = 0; i < c->n_prompts; i++)
+        strbuf_printf(&out, "%s%u", i > 0 ? "," : "", c->prompts[i]);
+    strbuf_add_text(&out, "],\"codecs\":[");
+    add_codecs(c, &out);
+    strbuf_add_text(&out, "],\"checks\":[");
+    for (uint32_t row = 0; row < CHECK_ROWS; row++) {
+        strbuf_printf(&out, "%s{\"check\":\"%s\",\"cells\":[", row > 0 ? "," : "",
+                      check_label((check_row)row));
+        for (uint32_t i = 0; i < c->n_codecs; i++) add_cell(c, row, i, &out);
+        strbuf_add_text(&out, "]}");
+    }
+    weft_status status = strbuf_printf(&out, "],\"compared\":%u,\"failed\":%u,\"seconds\":%.3f}\n",
+                                       c->n_compared, c->n_wrong, x->seconds);
+    if (status == WEFT_OK) {
+        fwrite(out.ptr, 1, out.len, stdout);
+    } else {
+        err_set(err, status, "out of memory for the report");
+    }
+    strbuf_deinit(&out);
+    return status;
+}
+
+/* ---- the command ----------------------------------------------------------------------------- */
+
+static void show(void *user, const char *codec, const char *label)
+{
+    progress_show(user, "checking %s: %s", codec, label);
+}
+
+static weft_status check_all(selfcheck *x, weft_error *err)
+{
+    const session_values *v = &x->v->session;
+    uint64_t start = clock_now_ns();
+    x->checks.model = x->s.model;
+    x->checks.context = v->context;
+    x->checks.quick = x->v->quick;
+    x->checks.progress = show;
+    x->checks.user = &x->progress;
+    x->checks.options = (weft_engine_options){
+        .backend = v->backend,
+        .isa = v->isa,
+        .act = strcmp(v->act, "f32") == 0 ? WEFT_ACT_F32 : WEFT_ACT_BF16,
+        .n_threads = v->threads,
+        .memory_bytes = v->memory,
+    };
+    weft_status status = checks_run(&x->checks, err);
+    progress_clear(&x->progress);
+    x->seconds = (double)(clock_now_ns() - start) / 1e9;
+    if (status == WEFT_OK && x->checks.n_compared == 0)
+        return err_set(err, WEFT_UNSUPPORTED, "nothing was compared: %s", x->checks.refusals[0]);
+    return status;
+}
+
+static int run(const void *values, const char *path)
+{
+    weft_error err = {WEFT_OK, ""};
+    selfcheck *x = mem_alloc_zero(mem_system(), sizeof *x);
+    if (x == NULL) {
+        report_note("out of memory for the results");
+        return EXIT_FAILED;
+    }
+    x->v = values;
+    weft_status status = choose_codecs(x, &err);
+    if (status == WEFT_OK) status = session_open_model(&x->s, &x->v->session, path, &err);
+    if (status == WEFT_OK) status = check_all(x, &err);
+    if (status == WEFT_OK && x->v->json) {
+        status = print_json(x, path, &err);
+    } else if (status == WEFT_OK) {
+        print_table(x, path);
+    }
+    int result = x->checks.n_wrong == 0 ? EXIT_FINE : EXIT_FAILED;
+    session_close(&x->s);
+    mem_free(mem_system(), x, sizeof *x);
+    return status == WEFT_OK ? result : report_failure(&err, true);
+}
+
+const command COMMAND_selfcheck = {
+    .name = "selfcheck",
+    .operand = "MODEL",
+    .summary = "whether this machine gives the same bits in any company, as a table",
+    .details =
+        "Each prompt is answered alone first: read in one piece, nothing known of it, nothing\n"
+        "guessed, with all threads. Then it is answered again as each row says, and tokens,\n"
+        "log-probabilities and logits are compared bit for bit. differs names the prompt and the\n"
+        "token of its answer, both counted from 1; refused is a codec that the model's layers do\n"
+        "not take. A row that did not do what it is about, as where nothing was reused, says so\n"
+        "and counts as failed. Prompts are ids from a fixed seed. The exit status is 0 only if\n"
+        "nothing failed.\n",
+    .options = OPTIONS,
+    .n_options = COUNT_OF(OPTIONS),
+    .session_sets = SESSION_ENGINE | SESSION_CONTEXT | SESSION_OPEN,
+    .defaults = &DEFAULTS,
+    .values_size = sizeof DEFAULTS,
+    .run = run,
+};
