@@ -460,6 +460,54 @@ static weft_status check_warm(column *col, check_row row, check_cell *cell, weft
     return status;
 }
 
+/* Asks in one engine, which saves what it knows of the prompt. */
+static weft_status leave_file(column *col, const ask *one, check_cell *cell, weft_error *err)
+{
+    weft_engine *engine;
+    weft_status status = open_engine(col, (setting){.chunk = 64, .cache = true}, &engine, err);
+    if (status != WEFT_OK) return status;
+    const question *q = &col->questions[one->prompt];
+    uint32_t n_saved;
+    status = ask_together(col, engine, one, 1, cell, NULL, err);
+    if (status == WEFT_OK)
+        status = weft_state_save(engine, q->ids, q->n_ids, col->c->file, &n_saved, err);
+    weft_engine_close(engine);
+    return status;
+}
+
+/* Asks in another, which has read it. */
+static weft_status ask_restored(column *col, const ask *one, check_cell *cell, weft_error *err)
+{
+    weft_engine *engine;
+    weft_status status = open_engine(col, (setting){.chunk = 64, .cache = true}, &engine, err);
+    if (status != WEFT_OK) return status;
+    weft_restored restored = {.struct_size = sizeof restored};
+    uint32_t n_cached = 0;
+    status = weft_state_restore(engine, col->c->file, &restored, err);
+    if (status == WEFT_OK) status = ask_together(col, engine, one, 1, cell, &n_cached, err);
+    if (status == WEFT_OK && n_cached == 0) settle(cell, CHECK_EMPTY, "nothing was restored");
+    weft_engine_close(engine);
+    return status;
+}
+
+static weft_status check_restored(column *col, check_row row, check_cell *cell, weft_error *err)
+{
+    (void)row;
+    static const uint8_t SAVED[] = {PAGE_MORE, PAGES_MORE};
+    if (col->c->file == NULL || col->questions[PAGE_MORE].n_ids == 0) {
+        settle(cell, CHECK_SKIPPED, col->c->file == NULL ? "no place for a file" : TOO_SMALL);
+        return WEFT_OK;
+    }
+    weft_status status = WEFT_OK;
+    for (uint32_t i = 0; i < COUNT_OF(SAVED) && status == WEFT_OK; i++) {
+        if (col->questions[SAVED[i]].n_ids == 0) continue;
+        ask one = plain(col, SAVED[i]);
+        status = leave_file(col, &one, cell, err);
+        if (status == WEFT_OK) status = ask_restored(col, &one, cell, err);
+    }
+    return status;
+}
+
 /* Three take turns, then all ask at once. *did: something was reused, and something had gone. */
 static weft_status press(column *col, uint64_t bytes, check_cell *cell, bool *did, weft_error *err)
 {
@@ -517,7 +565,7 @@ static weft_status (*const RUN[CHECK_ROWS])(column *, check_row, check_cell *, w
     [CHECK_COMPANY_6] = check_plain,     [CHECK_CODECS] = check_codecs,
     [CHECK_THREADS] = check_plain,       [CHECK_DRAFTS] = check_drafts,
     [CHECK_CONVERTED] = check_converted, [CHECK_WARM] = check_warm,
-    [CHECK_PRESSED] = check_pressed,
+    [CHECK_RESTORED] = check_restored,   [CHECK_PRESSED] = check_pressed,
 };
 
 const char *check_label(check_row row)

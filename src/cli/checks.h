@@ -22,6 +22,7 @@ enum { CHECKS_CODECS_MOST = 12, CHECKS_PROMPTS = 9, CHECKS_LOOP = 25 };
     X(DRAFTS, "drafts", "tokens guessed in advance")                                               \
     X(CONVERTED, "converted", "with start=N: in chunks and together against alone and whole")      \
     X(WARM, "warm", "begun with what earlier requests left")                                       \
+    X(RESTORED, "restored", "begun with what a file has of an engine that is gone")                \
     X(PRESSED, "little memory", "where what is kept must give way")
 
 typedef enum check_row {
@@ -55,6 +56,7 @@ typedef struct checks {
     weft_engine_options options; /* backend, isa, act, n_threads, memory_bytes */
     uint32_t context;            /* most positions; 0: the model's */
     bool quick;
+    const char *file; /* to be written, read and left there; NULL: none may be */
     const char *codecs[CHECKS_CODECS_MOST];
     uint32_t n_codecs;
     /* Told before each check; may be NULL. */

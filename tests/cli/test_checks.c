@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cli/checks.h"
+#include "support/files.h"
 #include "support/runs.h"
 
 /* ---- between the checks and the library ------------------------------------------------------ */
@@ -111,6 +112,8 @@ static void watch(void *user, const char *codec, const char *label)
     }
 }
 
+static char state_file[600];
+
 static void prepare(checks *c, const weft_model *model, fault_kind kind, uint32_t at)
 {
     memset(&plant, 0, sizeof plant);
@@ -119,6 +122,7 @@ static void prepare(checks *c, const weft_model *model, fault_kind kind, uint32_
     plant.n_vocab = run_n_vocab(model);
     *c = (checks){.model = model,
                   .quick = true,
+                  .file = state_file,
                   .codecs = {"affine8g64"},
                   .n_codecs = 1,
                   .progress = watch,
@@ -218,7 +222,9 @@ static void test_a_check_of_nothing_fails(void **state)
     checks c;
     weft_model *model = open_golden("gemma3");
     run_checks(&c, model, FAULT_FORGETFUL, 0);
-    assert_int_equal(c.n_wrong, 2);
+    assert_int_equal(c.n_wrong, 3);
+    assert_int_equal(c.cells[CHECK_RESTORED][0].result, CHECK_EMPTY);
+    assert_string_equal(c.cells[CHECK_RESTORED][0].reason, "nothing was restored");
     assert_int_equal(c.cells[CHECK_WARM][0].result, CHECK_EMPTY);
     assert_string_equal(c.cells[CHECK_WARM][0].reason, "nothing was reused");
     assert_int_equal(c.cells[CHECK_PRESSED][0].result, CHECK_EMPTY);
@@ -354,5 +360,10 @@ int main(void)
         cmocka_unit_test(test_the_number_of_a_prompt),
         cmocka_unit_test(test_codecs_that_are_refused),
     };
-    return TEST_RUN("cli/checks", tests);
+    test_folder folder;
+    test_folder_create(&folder);
+    snprintf(state_file, sizeof state_file, "%s/state", folder.path);
+    int result = TEST_RUN("cli/checks", tests);
+    test_folder_remove(&folder);
+    return result;
 }

@@ -800,7 +800,7 @@ class Selfcheck(Case):
 
     ROWS = (
         "chunks of 1|chunks of 7|chunks of 64|with 2 others|with 5 others|codecs mixed"
-        "|other threads|drafts|converted|warm|little memory"
+        "|other threads|drafts|converted|warm|restored|little memory"
     ).split("|")
 
     def table(self, path, *words):
@@ -845,7 +845,7 @@ class Selfcheck(Case):
                 self.assertIn("; prompts of 1, 63, 64, 65, 127, 128, 129, 200, 48 tokens", head)
                 for codec, column in table.items():
                     self.check_column(column, codec != "bf16")
-                n_compared = {"llama": 190, "gemma3": 92, "qwen3_5": 92, "gemma4-ple": 49}[name]
+                n_compared = {"llama": 206, "gemma3": 100, "qwen3_5": 100, "gemma4-ple": 53}[name]
                 self.assertRegex(
                     "\n".join(rest),
                     rf"\A{n_compared} answers compared with those alone, bit for bit, in [\d.]+ s: "

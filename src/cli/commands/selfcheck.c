@@ -1,5 +1,8 @@
 /* selfcheck.c - weft selfcheck: promise P1 on the user's own machine and model, as a table. */
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/assert.h"
 #include "base/clock.h"
@@ -224,6 +227,21 @@ static void show(void *user, const char *codec, const char *label)
     progress_show(user, "checking %s: %s", codec, label);
 }
 
+enum { FILE_BYTES = 512 };
+
+/* For the row that saves and restores; NULL where none can be made. */
+static const char *make_file(char *path)
+{
+    const char *folder = getenv("TMPDIR");
+    if (folder == NULL || *folder == '\0') folder = "/tmp";
+    int n = snprintf(path, FILE_BYTES, "%s/weft-selfcheck-XXXXXX", folder);
+    if (n < 0 || n >= FILE_BYTES) return NULL;
+    int file = mkstemp(path);
+    if (file < 0) return NULL;
+    close(file);
+    return path;
+}
+
 static weft_status check_all(selfcheck *x, weft_error *err)
 {
     const session_values *v = &x->v->session;
@@ -240,7 +258,10 @@ static weft_status check_all(selfcheck *x, weft_error *err)
         .n_threads = v->threads,
         .memory_bytes = v->memory,
     };
+    char file[FILE_BYTES];
+    x->checks.file = make_file(file);
     weft_status status = checks_run(&x->checks, err);
+    if (x->checks.file != NULL) unlink(file);
     progress_clear(&x->progress);
     x->seconds = (double)(clock_now_ns() - start) / 1e9;
     if (status == WEFT_OK && x->checks.n_compared == 0)
