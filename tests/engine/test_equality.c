@@ -50,7 +50,8 @@ static void free_runs(run *runs)
     }
 }
 
-/* Every sequence alone in one piece is what all others are compared with. */
+/* Every sequence alone in one piece is what all others are compared with; a position that was not
+ * the row's own would show (KV-13). */
 static void check_setting(const weft_model *model, setting s)
 {
     uint32_t n_vocab = run_n_vocab(model);
