@@ -53,6 +53,7 @@ static weft_status take_token(stream *st, int32_t id, weft_error *err)
 static weft_status take_end(stream *st, const weft_event *event, weft_error *err)
 {
     st->answer->finish = event->finish;
+    st->answer->n_cached = event->n_cached;
     st->answer->n_drafted = event->n_drafted;
     st->answer->n_accepted = event->n_accepted;
     if (event->finish == WEFT_FINISH_ERROR)
@@ -155,8 +156,10 @@ void generate_print_speed(const session *s, const generate_request *request,
     size_t n_prompt = request->prompt->n;
     size_t n_new = answer->ids.n;
     double decode_s = answer->total_s - answer->first_s;
+    double n_read = (double)(n_prompt - answer->n_cached);
     fprintf(stderr, "[%zu prompt tokens", n_prompt);
-    if (answer->first_s > 0.0) fprintf(stderr, ", %.1f tok/s", (double)n_prompt / answer->first_s);
+    if (answer->n_cached > 0) fprintf(stderr, ", %u of them known", answer->n_cached);
+    if (answer->first_s > 0.0) fprintf(stderr, ", %.1f tok/s", n_read / answer->first_s);
     fprintf(stderr, "; %zu new tokens", n_new);
     if (n_new > 1 && decode_s > 0.0)
         fprintf(stderr, ", %.1f tok/s", (double)(n_new - 1) / decode_s);

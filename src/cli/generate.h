@@ -17,7 +17,7 @@ typedef struct generate_request {
 typedef struct generate_answer {
     id_list ids; /* the caller frees it; a stop id at the end is in it */
     weft_finish finish;
-    uint32_t n_drafted, n_accepted;
+    uint32_t n_cached, n_drafted, n_accepted; /* as in weft_event */
     double first_s; /* from the submission to the first token */
     double total_s; /* to the last */
 } generate_answer;
