@@ -18,8 +18,8 @@ typedef struct generate_answer {
     id_list ids; /* the caller frees it; a stop id at the end is in it */
     weft_finish finish;
     uint32_t n_cached, n_drafted, n_accepted; /* as in weft_event */
-    double first_s; /* from the submission to the first token */
-    double total_s; /* to the last */
+    double first_s;                           /* from the submission to the first token */
+    double total_s;                           /* to the last */
 } generate_answer;
 
 /* Tokens of the prompt that one step of run reads. */

@@ -1,5 +1,5 @@
-/* test_conversion.c - KV-31: wherever a sequence is converted, in chunks of any size, with drafts or
- * without and in company, the answer is the same bits. KV-37: rows that were converted and rows
+/* test_conversion.c - KV-31: wherever a sequence is converted, in chunks of any size, with drafts
+ * or without and in company, the answer is the same bits. KV-37: rows that were converted and rows
  * that were not share steps. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,8 +7,7 @@
  *
  * Queries that share a key head share what is loaded and decoded, up to TILE_QUERIES of them. Rows
  * are read from end to end, one after the other, as memory has them: what fetches ahead in a
- * processor then moves nearly twice what it moves for rows side by side, or when it is told what
- * comes next. */
+ * processor then moves nearly twice what it moves for rows side by side. */
 #ifndef BACKEND_CPU_VEC_ATTEND_H
 #define BACKEND_CPU_VEC_ATTEND_H
 
@@ -17,9 +16,6 @@
 
 /* Queries of a tile, vectors of a row in a step, rows between loading and storing outputs. */
 enum { TILE_QUERIES = 8, ROW_VECTORS = 8, VALUE_ROWS = 32 };
-
-/* Most parameters of a packed row: scales and what is added, in groups of 32. */
-enum { MOST_PARAMS = 2 * KV_PACKED_MOST / 32 };
 
 /* How rows are stored. */
 typedef enum attend_form {
@@ -36,7 +32,7 @@ typedef enum attend_form {
 typedef struct attend_rows {
     const unsigned char *at;
     size_t row_bytes, codes_bytes;
-    uint32_t n_groups, group_log2;
+    size_t others_at; /* from a scale on */
     uint8_t base;
     v_book book;
 } attend_rows;
@@ -65,47 +61,72 @@ INLINE size_t form_bytes(const attend_form form, size_t n)
     return form_turned(form) ? n / 2 : n;
 }
 
-/* n 16-bit numbers to f32, 4 at a time where they are as many. */
-INLINE void params_to_float(const unsigned char *at, uint32_t n, const bool half, float *out)
+/* Groups that a step of n_vectors meets. */
+INLINE uint32_t step_groups(const uint32_t of_group, const uint32_t n_vectors)
 {
-    uint32_t i = 0;
-    for (; n - i >= 4; i += 4) {
-        __m128i four = _mm_loadl_epi64((const __m128i *)(const void *)(at + 2 * (size_t)i));
-        __m128i high = _mm_unpacklo_epi16(_mm_setzero_si128(), four);
-        _mm_storeu_ps(out + i, half ? _mm_cvtph_ps(four) : _mm_castsi128_ps(high));
-    }
-    for (; i < n; i++) {
-        const unsigned char *one = at + 2 * (size_t)i;
-        out[i] = half ? load_half(one) : fp_from_bf16(load_u16(one));
-    }
+    return n_vectors > of_group ? n_vectors / of_group : 1;
 }
 
-/* The parameters of the row at: scales of all groups, then what is added to code * scale. */
+/* Where the scale of the group of column d stands in a row. */
+INLINE size_t scale_at(const uint32_t of_group, const attend_rows *rows, uint32_t d)
+{
+    return rows->codes_bytes + (size_t)2 * (d / (of_group * VL));
+}
+
+/* n numbers of 16 bits. */
+INLINE __m128i load_16s(const unsigned char *at, const uint32_t n)
+{
+    if (n == 1) return _mm_loadu_si16(at);
+    if (n == 2) return _mm_loadu_si32(at);
+    return _mm_loadl_epi64((const __m128i *)(const void *)at);
+}
+
+/* Scale and other of two groups, of 16 bits, to f32; other of (code + other) * scale times it. */
+INLINE __m128 params_to_float(const attend_form form, __m128i words, const bool half)
+{
+    if (!half) return _mm_castsi128_ps(_mm_unpacklo_epi16(_mm_setzero_si128(), words));
+    __m128 all = _mm_cvtph_ps(words);
+    if (form != FORM_S8) return all;
+    return _mm_mul_ps(all, _mm_blend_ps(_mm_set1_ps(1.0F), _mm_moveldup_ps(all), 10));
+}
+
+/* Numbers that the compiler keeps in memory, from where they reach all lanes for nothing; out of a
+ * register that takes one of the two units which move lanes. */
+INLINE void v_in_memory(float at[2 * ROW_VECTORS])
+{
+    __asm__("" : "+m"(*(float(*)[2 * ROW_VECTORS]) at));
+}
+
+/* n groups from the one on whose scale stands at: scale, other, scale, other; or only scales, where
+ * nothing is added to code * scale. */
 INLINE void params_of(const attend_form form, const attend_rows *rows, const unsigned char *at,
-                      float *out)
+                      const uint32_t n, float out[2 * ROW_VECTORS])
 {
     if (form_dense(form)) return;
-    const uint32_t n_groups = rows->n_groups;
-    at += rows->codes_bytes;
+    __m128i scales = load_16s(at, n);
     if (form == FORM_BOOK4) {
-        params_to_float(at, n_groups, true, out);
-    } else if (form == FORM_S8 || rows->base == KV_BASE_F16) {
-        params_to_float(at, 2 * n_groups, true, out);
-    } else {
-        params_to_float(at, 2 * n_groups, false, out);
+        _mm_storeu_ps(out, _mm_cvtph_ps(scales));
+        return;
     }
-    for (uint32_t i = 0; i < n_groups && form == FORM_S8; i++) out[n_groups + i] *= out[i];
+    __m128i words = _mm_unpacklo_epi16(scales, load_16s(at + rows->others_at, n));
+    __m128i second = _mm_srli_si128(words, 8);
+    if (form == FORM_S8 || rows->base == KV_BASE_F16) {
+        _mm_storeu_ps(out, params_to_float(form, words, true));
+        if (n > 2) _mm_storeu_ps(out + 4, params_to_float(form, second, true));
+    } else {
+        _mm_storeu_ps(out, params_to_float(form, words, false));
+        if (n > 2) _mm_storeu_ps(out + 4, params_to_float(form, second, false));
+    }
 }
 
-/* The group of column d. */
+/* Group i of those of params. */
 INLINE attend_group group_of(const attend_form form, const attend_rows *rows, const float *params,
-                             uint32_t d)
+                             const uint32_t i)
 {
     attend_group g = {.scale = vf_zero(), .other = vf_zero(), .nibbles = v_meaning_none()};
     if (form_dense(form)) return g;
-    params += d >> rows->group_log2;
-    g.scale = vf_set1(params[0]);
-    if (form != FORM_BOOK4) g.other = vf_set1(params[rows->n_groups]);
+    g.scale = vf_set1(params[form == FORM_BOOK4 ? i : 2 * i]);
+    if (form != FORM_BOOK4) g.other = vf_set1(params[2 * i + 1]);
     if (form == FORM_U4) g.nibbles = v_meaning_affine(g.scale, g.other);
     if (form == FORM_BOOK4) g.nibbles = v_meaning_book(rows->book, g.scale);
     return g;
@@ -134,15 +155,29 @@ INLINE vf form_load(const attend_form form, const unsigned char *at, const atten
     }
 }
 
-/* How far ahead rows are fetched, in bytes: where the processor's own fetching ends. */
-enum { FETCH_AHEAD = 4096 };
+/* How far ahead rows are fetched, in bytes: packed ones where the processor's own fetching ends;
+ * dense ones into the second-level cache, and from there shortly before they are used. */
+enum { FETCH_AHEAD = 4096, FETCH_NEAR = 1024, FETCH_FAR = 8192 };
 
-/* Only of packed rows, where sums take longer than reading: a processor that is told moves less
- * than one that is left alone. What lies ahead is the next head's, and may be nothing at the end of
- * a page. */
-INLINE void fetch_row(const unsigned char *at, size_t row_bytes)
+/* Only where sums take longer than reading, of packed rows and of dense ones that several queries
+ * share: a processor that is told moves less than one that is left alone, above all if it is told
+ * of some lines only. Decoded rows lie in a cache. What lies ahead is the next head's, and may be
+ * nothing at the end of a page. */
+INLINE void fetch_ahead(const attend_form form, const unsigned char *at, const uint32_t n_vectors,
+                        const uint32_t n_q)
 {
-    for (size_t i = 0; i < row_bytes; i += LINE) v_prefetch(at + FETCH_AHEAD + i);
+    const size_t n = form_bytes(form, (size_t)n_vectors * VL);
+    if (form == FORM_F32 || (form_dense(form) && n_q <= 2)) return;
+    if (form_dense(form)) {
+        UNROLL
+        for (size_t i = 0; i < n; i += LINE) v_prefetch(at + FETCH_NEAR + i);
+        UNROLL
+        for (size_t i = 0; i < n; i += LINE) v_prefetch_far(at + FETCH_FAR + i);
+    } else {
+        /* Packed rows are not whole lines: one more. */
+        UNROLL
+        for (size_t i = 0; i <= n; i += LINE) v_prefetch(at + FETCH_AHEAD + i);
+    }
 }
 
 /* ---- scores */
@@ -175,9 +210,10 @@ INLINE void scores_step(const attend_form form, const uint32_t of_group, const a
     const uint32_t d = a.d;
     const uint32_t part = a.part;
     const float *q = a.q + d;
-    const unsigned char *at = a.at;
+    const unsigned char *from = a.at + form_bytes(form, d);
+    const size_t to_scale = scale_at(of_group, rows, d) - form_bytes(form, d);
+    float params[2 * ROW_VECTORS] = {0};
     const bool turn_q = turns_queries(form, n_q);
-    float params[MOST_PARAMS];
     vf in[2][ROW_VECTORS];
     UNROLL
     for (uint32_t r = 0; r < n_q; r++) {
@@ -189,17 +225,17 @@ INLINE void scores_step(const attend_form form, const uint32_t of_group, const a
             if (turn_q) in[r & 1][v] = vf_turn(in[r & 1][v]);
         }
     }
-    for (uint32_t c = 0; c < a.n; c++, at += rows->row_bytes) {
-        const unsigned char *from = at + form_bytes(form, d);
+    for (uint32_t c = 0; c < a.n; c++, from += rows->row_bytes) {
         vf sum[TILE_QUERIES];
         UNROLL
         for (uint32_t r = 0; r < n_q; r++) sum[r] = d == 0 ? vf_zero() : sums->at[r][c];
-        if (!form_dense(form) && d == 0) fetch_row(at, rows->row_bytes);
-        params_of(form, rows, at, params);
-        attend_group g = group_of(form, rows, params, d);
+        fetch_ahead(form, from, n_vectors, n_q);
+        params_of(form, rows, from + to_scale, step_groups(of_group, n_vectors), params);
+        if (n_q <= 2) v_in_memory(params);
+        attend_group g = group_of(form, rows, params, 0);
         UNROLL
         for (uint32_t v = 0; v < n_vectors; v++) {
-            if (v > 0 && v % of_group == 0) g = group_of(form, rows, params, d + v * VL);
+            if (v > 0 && v % of_group == 0) g = group_of(form, rows, params, v / of_group);
             vf k = form_load(form, from + form_bytes(form, (size_t)v * VL), &g, part);
             if (form_turned(form) && !turn_q) k = vf_turn_back(k);
             UNROLL
@@ -283,11 +319,12 @@ INLINE void values_tile(const attend_form form, const uint32_t of_group, const a
 {
     const uint32_t d = of.d;
     const uint32_t part = of.part;
-    float params[MOST_PARAMS];
+    const size_t to_scale = scale_at(of_group, rows, d) - form_bytes(form, d);
+    float params[2 * ROW_VECTORS] = {0};
     vf sum[TILE_QUERIES][ROW_VECTORS];
     float *o = a->o + of.i * a->o_stride + d;
     const float *p = a->p + of.i * a->p_stride + of.j;
-    const unsigned char *at = rows->at + of.j * rows->row_bytes;
+    const unsigned char *row = rows->at + of.j * rows->row_bytes + form_bytes(form, d);
     UNROLL
     for (uint32_t r = 0; r < n_q; r++) {
         UNROLL
@@ -297,14 +334,14 @@ INLINE void values_tile(const attend_form form, const uint32_t of_group, const a
             if (form_turned(form)) sum[r][c] = vf_turn(sum[r][c]);
         }
     }
-    for (uint32_t k = 0; k < of.n; k++, at += rows->row_bytes) {
-        const unsigned char *row = at + form_bytes(form, d);
-        if (!form_dense(form) && d == 0) fetch_row(at, rows->row_bytes);
-        params_of(form, rows, at, params);
-        attend_group g = group_of(form, rows, params, d);
+    for (uint32_t k = 0; k < of.n; k++, row += rows->row_bytes) {
+        fetch_ahead(form, row, n_vectors, n_q);
+        params_of(form, rows, row + to_scale, step_groups(of_group, n_vectors), params);
+        if (n_q <= 2 || form == FORM_BOOK4) v_in_memory(params);
+        attend_group g = group_of(form, rows, params, 0);
         UNROLL
         for (uint32_t c = 0; c < n_vectors; c++) {
-            if (c > 0 && c % of_group == 0) g = group_of(form, rows, params, d + c * VL);
+            if (c > 0 && c % of_group == 0) g = group_of(form, rows, params, c / of_group);
             vf v = form_load(form, row + form_bytes(form, (size_t)c * VL), &g, part);
             UNROLL
             for (uint32_t r = 0; r < n_q; r++) {

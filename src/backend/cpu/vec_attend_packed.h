@@ -11,15 +11,14 @@
 
 #include "backend/cpu/vec_attend.h"
 
-/* Vectors that are of one group: of 32 columns, or of at least 4 vectors. */
-enum { OF_32 = VW / VL, OF_64 = 4 };
+/* Vectors that are of one group. */
+enum { OF_32 = 32 / VL, OF_64 = 64 / VL, OF_128 = 128 / VL };
 
 static attend_rows rows_of_codec(const kernel_packed *of, const void *at, uint32_t dim)
 {
     attend_rows rows = {.at = at, .row_bytes = of->row_bytes, .base = of->base};
     rows.codes_bytes = (size_t)dim * of->codec->bits / 8;
-    rows.n_groups = dim / of->codec->group;
-    rows.group_log2 = of->codec->group == 32 ? 5 : of->codec->group == 64 ? 6 : 7;
+    rows.others_at = (size_t)2 * (dim / of->codec->group);
     if (of->codec->kind == KV_TV) rows.book = v_book_of(of->codec->table, 4);
     return rows;
 }
@@ -28,28 +27,42 @@ static attend_rows rows_of_codec(const kernel_packed *of, const void *at, uint32
 static void scores_packed(const kernel_scores *a)
 {
     attend_rows rows = rows_of_codec(&a->packed, a->k, a->dim);
-    if (a->packed.codec->kind == KV_TK) {
+    const kv_codec *c = a->packed.codec;
+    if (c->kind == KV_TK) {
         scores_rows(FORM_S8, OF_32, &rows, a);
-    } else if (a->packed.codec->bits == 8) {
+    } else if (c->bits == 8 && c->group == 32) {
         scores_rows(FORM_U8, OF_32, &rows, a);
-    } else if (a->packed.codec->group == 32) {
+    } else if (c->bits == 8 && c->group == 64) {
+        scores_rows(FORM_U8, OF_64, &rows, a);
+    } else if (c->bits == 8) {
+        scores_rows(FORM_U8, OF_128, &rows, a);
+    } else if (c->group == 32) {
         scores_rows(FORM_U4, OF_32, &rows, a);
-    } else {
+    } else if (c->group == 64) {
         scores_rows(FORM_U4, OF_64, &rows, a);
+    } else {
+        scores_rows(FORM_U4, OF_128, &rows, a);
     }
 }
 
 static void values_packed(const kernel_values *a)
 {
     attend_rows rows = rows_of_codec(&a->packed, a->v, a->dim);
-    if (a->packed.codec->kind == KV_TV) {
+    const kv_codec *c = a->packed.codec;
+    if (c->kind == KV_TV) {
         values_rows(FORM_BOOK4, OF_32, &rows, a);
-    } else if (a->packed.codec->bits == 8) {
+    } else if (c->bits == 8 && c->group == 32) {
         values_rows(FORM_U8, OF_32, &rows, a);
-    } else if (a->packed.codec->group == 32) {
+    } else if (c->bits == 8 && c->group == 64) {
+        values_rows(FORM_U8, OF_64, &rows, a);
+    } else if (c->bits == 8) {
+        values_rows(FORM_U8, OF_128, &rows, a);
+    } else if (c->group == 32) {
         values_rows(FORM_U4, OF_32, &rows, a);
-    } else {
+    } else if (c->group == 64) {
         values_rows(FORM_U4, OF_64, &rows, a);
+    } else {
+        values_rows(FORM_U4, OF_128, &rows, a);
     }
 }
 
