@@ -232,6 +232,7 @@ enum { FILE_BYTES = 512 };
 /* For the row that saves and restores; NULL where none can be made. */
 static const char *make_file(char *path)
 {
+    // NOLINTNEXTLINE(concurrency-mt-unsafe): nobody sets it
     const char *folder = getenv("TMPDIR");
     if (folder == NULL || *folder == '\0') folder = "/tmp";
     int n = snprintf(path, FILE_BYTES, "%s/weft-selfcheck-XXXXXX", folder);
