@@ -731,7 +731,9 @@ static uint64_t new_bytes(const walk *k, uint32_t i, uint64_t *held)
             for (uint32_t j = 0; j < i && !seen; j++) {
                 const kv_seq *other = k->pairs[j].seq;
                 if (other == NULL) continue;
-                seen = other->pages[other->first_slots[l] + s] == views[l].pages[s];
+                for (uint32_t i_slot = 0; i_slot < other->n_slots[l] && !seen; i_slot++) {
+                    seen = other->pages[other->first_slots[l] + i_slot] == views[l].pages[s];
+                }
             }
             if (!seen) bytes += views[l].geometry->page_bytes;
         }
