@@ -66,18 +66,24 @@ static weft_status effective(const weft_engine_options *from, const struct llm *
     return status;
 }
 
+/* What the caller's options come to for a model. */
+static weft_status take_options(const weft_model *model, const weft_engine_options *options,
+                                engine_options *o, weft_error *err)
+{
+    if (model == NULL) return err_set(err, WEFT_ARGUMENT, "model is NULL");
+    weft_engine_options from = {.struct_size = sizeof from};
+    weft_status status = API_TAKE(from, options, memory_bytes, "weft_engine_options", err);
+    return status == WEFT_OK ? effective(&from, model->model, o, err) : status;
+}
+
 weft_status weft_engine_open(const weft_model *model, const weft_engine_options *options,
                              weft_engine **out, weft_error *err)
 {
     err_clear(err);
     if (out == NULL) return err_set(err, WEFT_ARGUMENT, "engine is NULL");
     *out = NULL;
-    if (model == NULL) return err_set(err, WEFT_ARGUMENT, "model is NULL");
-    weft_engine_options from = {.struct_size = sizeof from};
-    weft_status status = API_TAKE(from, options, memory_bytes, "weft_engine_options", err);
-    if (status != WEFT_OK) return status;
     engine_options o;
-    status = effective(&from, model->model, &o, err);
+    weft_status status = take_options(model, options, &o, err);
     return status == WEFT_OK ? engine_open(model->model, &o, out, err) : status;
 }
 
@@ -87,12 +93,8 @@ weft_status weft_model_state_bytes(const weft_model *model, const weft_engine_op
     err_clear(err);
     if (n_bytes == NULL) return err_set(err, WEFT_ARGUMENT, "n_bytes is NULL");
     *n_bytes = 0;
-    if (model == NULL) return err_set(err, WEFT_ARGUMENT, "model is NULL");
-    weft_engine_options from = {.struct_size = sizeof from};
-    weft_status status = API_TAKE(from, options, memory_bytes, "weft_engine_options", err);
-    if (status != WEFT_OK) return status;
     engine_options o;
-    status = effective(&from, model->model, &o, err);
+    weft_status status = take_options(model, options, &o, err);
     if (status != WEFT_OK) return status;
     return engine_state_bytes(model->model, &o, n_positions, n_bytes, err);
 }

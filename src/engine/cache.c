@@ -14,14 +14,6 @@ enum { BOUNDARY_TOKENS = 512, BOUNDARY_SHARE = 4 };
 
 /* ---- stores ---------------------------------------------------------------------------------- */
 
-static bool needs_boundaries(const kv_config *c)
-{
-    for (uint32_t i = 0; i < c->n_layers; i++) {
-        if (!kv_keeps_all(c, i)) return true;
-    }
-    return false;
-}
-
 /* So that the states of a sequence as long as the context take no more than a part of the budget.
  */
 static uint32_t interval_of(const weft_engine *e, const kv_config *c)
@@ -117,7 +109,7 @@ weft_status cache_store(weft_engine *e, const char *kv, const engine_store **sto
     }
     if (status != WEFT_OK) return status;
     /* Depends on the budget, which the first store comes before. */
-    if (e->pool != NULL && found->interval == 0 && needs_boundaries(&found->config)) {
+    if (e->pool != NULL && found->interval == 0 && kv_needs_boundary(&found->config)) {
         found->interval = interval_of(e, &found->config);
     }
     *store = found;

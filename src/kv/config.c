@@ -213,16 +213,19 @@ void kv_config_renumber(kv_config *c, const uint32_t *map, uint32_t n)
     c->n_classes = n;
 }
 
-static uint32_t layer_pages(const kv_config *c, uint32_t layer, uint32_t n_positions)
+uint32_t kv_config_slots(const kv_config *c, uint32_t layer, uint32_t n_positions)
 {
     uint64_t p = c->bounds.page_tokens;
     uint64_t pages = (n_positions + p - 1) / p;
     return pages < c->n_slots[layer] ? (uint32_t)pages : c->n_slots[layer];
 }
 
-uint32_t kv_config_slots(const kv_config *c, uint32_t layer, uint32_t n_positions)
+bool kv_needs_boundary(const kv_config *c)
 {
-    return layer_pages(c, layer, n_positions);
+    for (uint32_t i = 0; i < c->n_layers; i++) {
+        if (!kv_keeps_all(c, i)) return true;
+    }
+    return false;
 }
 
 /* Positions that a sequence of n ever holds in base, and in its codecs. */
@@ -253,8 +256,8 @@ void kv_config_need(const kv_config *c, uint32_t n_positions, uint32_t *need, ui
             continue;
         }
         if (kv_is_cross(c, i)) continue;
-        need[c->class_of[i]] += layer_pages(c, i, in_codecs(c, n_positions));
-        base[c->base_class_of[i]] += layer_pages(c, i, in_base(c, n_positions));
+        need[c->class_of[i]] += kv_config_slots(c, i, in_codecs(c, n_positions));
+        base[c->base_class_of[i]] += kv_config_slots(c, i, in_base(c, n_positions));
     }
 }
 
@@ -262,7 +265,7 @@ void kv_config_need_cross(const kv_config *c, uint32_t n_positions, uint32_t *ne
 {
     memset(need, 0, c->n_classes * sizeof *need);
     for (uint32_t i = 0; i < c->n_layers; i++) {
-        if (kv_is_cross(c, i)) need[c->class_of[i]] += layer_pages(c, i, n_positions);
+        if (kv_is_cross(c, i)) need[c->class_of[i]] += kv_config_slots(c, i, n_positions);
     }
 }
 
@@ -275,8 +278,8 @@ uint64_t kv_config_bytes(const kv_config *c, uint32_t n_positions)
             if (c->bounds.most_verify > 0) bytes += record_page_bytes(c, i);
             continue;
         }
-        uint64_t n = layer_pages(c, i, in_codecs(c, n_positions));
-        uint64_t n_base = layer_pages(c, i, in_base(c, n_positions));
+        uint64_t n = kv_config_slots(c, i, in_codecs(c, n_positions));
+        uint64_t n_base = kv_config_slots(c, i, in_base(c, n_positions));
         if (kv_is_cross(c, i)) {
             n = c->n_slots[i];
             n_base = 0;

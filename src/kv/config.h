@@ -72,6 +72,15 @@ static inline bool kv_is_recurrent(const kv_config *c, uint32_t layer)
     return c->geometries[layer].layout == KV_LAYOUT_RECURRENT;
 }
 
+/* Whether a config has layers of which a sequence can begin at boundaries only. */
+bool kv_needs_boundary(const kv_config *c);
+
+/* Of a layer's pages, in codecs or still in base. */
+static inline uint32_t kv_config_class(const kv_config *c, bool converted, uint32_t layer)
+{
+    return converted ? c->class_of[layer] : c->base_class_of[layer];
+}
+
 static inline bool kv_is_cross(const kv_config *c, uint32_t layer)
 {
     return c->geometries[layer].layout == KV_LAYOUT_CROSS;

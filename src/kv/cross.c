@@ -7,7 +7,7 @@
  * slot j of the layer. */
 #include "kv/cross.h"
 
-#include "base/assert.h"
+#include "kv/seq.h"
 
 void kv_cross_init(kv_cross *cross)
 {
@@ -46,12 +46,6 @@ static weft_status check_row(const kv_cross_row *rows, uint32_t i, weft_error *e
     return WEFT_OK;
 }
 
-/* Pages of n positions. */
-static uint32_t pages_of(const kv_config *c, uint32_t n)
-{
-    return (uint32_t)(((uint64_t)n + c->bounds.page_tokens - 1) / c->bounds.page_tokens);
-}
-
 static void begin_row(const kv_cross_row *row)
 {
     kv_seq *seq = row->seq;
@@ -59,11 +53,10 @@ static void begin_row(const kv_cross_row *row)
     seq->open = true;
     for (uint32_t layer = 0; layer < c->n_layers; layer++) {
         if (!kv_is_cross(c, layer)) continue;
-        for (uint32_t j = 0; j < pages_of(c, row->n); j++) {
-            size_t slot = (size_t)seq->first_slots[layer] + j;
+        for (uint32_t j = 0; j < seq_pages_for(c, row->n); j++) {
+            size_t slot = seq_slot_of(seq, layer, j);
             ASSERT(seq->held[slot] == NULL); /* T-9 */
-            seq->held[slot] = kv_pool_take(seq->pool, c->class_of[layer]);
-            seq->pages[slot] = seq->held[slot]->at;
+            seq_put_page(seq, slot, kv_pool_take(seq->pool, c->class_of[layer]));
         }
     }
 }
@@ -86,7 +79,7 @@ static void narrow(kv_seq *seq, uint32_t n)
 {
     const kv_config *c = seq->config;
     for (uint32_t layer = 0; layer < c->n_layers; layer++) {
-        if (kv_is_cross(c, layer)) seq->cross_need[c->class_of[layer]] -= pages_of(c, n);
+        if (kv_is_cross(c, layer)) seq->cross_need[c->class_of[layer]] -= seq_pages_for(c, n);
     }
     kv_pool_unreserve(seq->pool, seq->cross_need);
     kv_config_need_cross(c, n, seq->cross_need);
@@ -109,11 +102,10 @@ static void give_row(const kv_cross_row *row)
     kv_seq *seq = row->seq;
     const kv_config *c = seq->config;
     for (uint32_t layer = 0; layer < c->n_layers; layer++) {
-        for (uint32_t j = 0; j < pages_of(c, row->n) && kv_is_cross(c, layer); j++) {
-            size_t slot = (size_t)seq->first_slots[layer] + j;
+        for (uint32_t j = 0; j < seq_pages_for(c, row->n) && kv_is_cross(c, layer); j++) {
+            size_t slot = seq_slot_of(seq, layer, j);
             kv_pool_give(seq->pool, c->class_of[layer], seq->held[slot]);
-            seq->held[slot] = NULL;
-            seq->pages[slot] = NULL;
+            seq_put_page(seq, slot, NULL);
         }
     }
     seq->open = false;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "kv/seq.h"
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
@@ -266,8 +267,7 @@ static bool put_rows(insertion *in, kv_node *node, uint32_t layer, uint32_t firs
 {
     const kv_seq *seq = in->seq;
     kv_rows *rows = &node->rows[layer];
-    uint32_t slot = seq->first_slots[layer] + node->page_i % seq->n_slots[layer];
-    kv_page *page = seq->held[slot];
+    kv_page *page = seq->held[seq_slot_of(seq, layer, node->page_i)];
     ASSERT(page != NULL); /* T-1 */
     if (page != rows->page) {
         uint32_t class_i = kv_node_class(node, layer);
@@ -405,14 +405,6 @@ static bool add_boundary(insertion *in, kv_node *node)
     node->busy = false;
     if (!ok) kv_boundary_free(in->prefix, b);
     return ok;
-}
-
-bool kv_needs_boundary(const kv_config *c)
-{
-    for (uint32_t i = 0; i < c->n_layers; i++) {
-        if (!kv_keeps_all(c, i)) return true;
-    }
-    return false;
 }
 
 static bool insert(insertion *in)

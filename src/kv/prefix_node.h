@@ -67,8 +67,7 @@ static inline uint64_t kv_history_key(const kv_history *h, uint32_t i)
 
 static inline uint32_t kv_node_class(const kv_node *node, uint32_t layer)
 {
-    const kv_config *c = node->space->config;
-    return node->converted ? c->class_of[layer] : c->base_class_of[layer];
+    return kv_config_class(node->space->config, node->converted, layer);
 }
 
 /* First position of a node's page. */
@@ -101,9 +100,6 @@ kv_boundary *kv_boundary_create(kv_prefix *p, kv_node *node, uint32_t at);
 kv_boundary *kv_boundary_find(const kv_node *node, uint32_t at);
 void kv_boundary_free(kv_prefix *p, kv_boundary *b);
 void kv_boundary_touch(kv_prefix *p, kv_boundary *b);
-
-/* Whether a config has layers of which a sequence can begin at boundaries only. */
-bool kv_needs_boundary(const kv_config *c);
 
 /* kv_prefix_retire without the end: what seq was promised pays for what is kept. */
 bool kv_prefix_hand_over(kv_prefix *prefix, kv_space *space, kv_seq *seq,

@@ -13,8 +13,7 @@ static inline size_t seq_slot_of(const kv_seq *seq, uint32_t layer, uint32_t pag
 
 static inline uint32_t seq_class_of(const kv_seq *seq, uint32_t layer)
 {
-    const kv_config *c = seq->config;
-    return seq->converted ? c->class_of[layer] : c->base_class_of[layer];
+    return kv_config_class(seq->config, seq->converted, layer);
 }
 
 static inline const kv_geometry *seq_geometry_of(const kv_seq *seq, uint32_t layer)

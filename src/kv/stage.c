@@ -12,8 +12,7 @@ static uint32_t page_tokens(const stage *s)
 
 static uint32_t class_of(const stage *s, uint32_t layer)
 {
-    const kv_config *c = s->file->config;
-    return s->file->converted ? c->class_of[layer] : c->base_class_of[layer];
+    return kv_config_class(s->file->config, s->file->converted, layer);
 }
 
 static kv_page **slot_of(const stage *s, uint32_t layer, uint32_t page_i)

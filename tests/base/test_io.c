@@ -8,22 +8,7 @@
 #include <unistd.h>
 
 #include "support/fault.h"
-
-static test_folder folder;
-
-static int setup(void **state)
-{
-    (void)state;
-    test_folder_create(&folder);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    test_folder_remove(&folder);
-    return 0;
-}
+#include "support/group_folder.h"
 
 static void test_size_and_read(void **state)
 {

@@ -11,22 +11,7 @@
 #include "support/fault.h"
 #include "support/files.h"
 #include "support/runs.h"
-
-static test_folder folder;
-
-static int setup(void **state)
-{
-    (void)state;
-    test_folder_create(&folder);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    test_folder_remove(&folder);
-    return 0;
-}
+#include "support/group_folder.h"
 
 enum { NEW = 6, MORE = 10 };
 

@@ -4,22 +4,7 @@
 #include "kv/persist_world.h"
 
 #include "fuzz/memory_files.h"
-
-static test_folder folder;
-
-static int setup(void **state)
-{
-    (void)state;
-    test_folder_create(&folder);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    test_folder_remove(&folder);
-    return 0;
-}
+#include "support/group_folder.h"
 
 static void assert_same(const file_bytes *a, const file_bytes *b)
 {

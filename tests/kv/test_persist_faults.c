@@ -3,6 +3,7 @@
  *     test_kv_persist_faults kills 1000
  * kills so many at random moments. */
 #include "kv/persist_world.h"
+#include "support/group_folder.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -11,22 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static test_folder folder;
 static uint32_t n_kills = TEST_SLOWED ? 100 : 1000;
-
-static int setup(void **state)
-{
-    (void)state;
-    test_folder_create(&folder);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    test_folder_remove(&folder);
-    return 0;
-}
 
 enum { OLD_LEN = 40, NEW_LEN = 130, TAGS = 300 };
 

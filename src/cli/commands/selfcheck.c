@@ -252,13 +252,7 @@ static weft_status check_all(selfcheck *x, weft_error *err)
     x->checks.quick = x->v->quick;
     x->checks.progress = show;
     x->checks.user = &x->progress;
-    x->checks.options = (weft_engine_options){
-        .backend = v->backend,
-        .isa = v->isa,
-        .act = strcmp(v->act, "f32") == 0 ? WEFT_ACT_F32 : WEFT_ACT_BF16,
-        .n_threads = v->threads,
-        .memory_bytes = v->memory,
-    };
+    x->checks.options = session_engine_options(v);
     char file[FILE_BYTES];
     x->checks.file = make_file(file);
     weft_status status = checks_run(&x->checks, err);

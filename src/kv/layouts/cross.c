@@ -2,17 +2,5 @@
  * decoder sees all of them, whatever its own position. */
 #include "kv/layouts/spans.h"
 
-static uint32_t keep(const kv_geometry *g, uint32_t len)
-{
-    (void)g;
-    (void)len;
-    return 0;
-}
-
-static uint32_t slots(const kv_geometry *g, uint32_t context, uint32_t most_append)
-{
-    (void)most_append;
-    return kv_slots_all(g, context);
-}
-
-const kv_layout KV_LAYOUT_ROW_CROSS = {"cross", KV_LAYOUT_CROSS, keep, slots, kv_list_pair};
+const kv_layout KV_LAYOUT_ROW_CROSS = {"cross", KV_LAYOUT_CROSS, kv_keep_all, kv_slots_all,
+                                       kv_list_pair};

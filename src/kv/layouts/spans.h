@@ -10,9 +10,18 @@ static inline uint64_t kv_span_pages(const kv_geometry *g, uint64_t n_positions)
     return (n_positions + g->page_tokens - 1) / g->page_tokens;
 }
 
-/* Page j lies in slot j. */
-static inline uint32_t kv_slots_all(const kv_geometry *g, uint32_t context)
+/* Nothing is let go. */
+static inline uint32_t kv_keep_all(const kv_geometry *g, uint32_t len)
 {
+    (void)g;
+    (void)len;
+    return 0;
+}
+
+/* Page j lies in slot j. */
+static inline uint32_t kv_slots_all(const kv_geometry *g, uint32_t context, uint32_t most_append)
+{
+    (void)most_append;
     return (uint32_t)kv_span_pages(g, context);
 }
 
