@@ -35,6 +35,7 @@ static weft_status reserve(added *a, weft_error *err)
 weft_status added_put(added *a, str text, added_token token, weft_error *err)
 {
     bool is_new;
+    if (!utf8_valid(text.ptr, text.len)) return WEFT_OK;
     weft_status status = reserve(a, err);
     if (status == WEFT_OK) status = trie_put(&a->trie, text, a->n_tokens, &is_new, err);
     if (status != WEFT_OK || !is_new) return status;

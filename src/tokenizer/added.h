@@ -24,8 +24,8 @@ typedef struct added {
 weft_status added_init(added *a, const weft_allocator *allocator, weft_error *err);
 void added_deinit(added *a);
 
-/* A text that is there already keeps its first token. Empty texts are left out. LIMIT when too
- * long. */
+/* A text that is there already keeps its first token. Empty texts are left out, and those that are
+ * not UTF-8: they would be found inside a character. LIMIT when too long. */
 weft_status added_put(added *a, str text, added_token token, weft_error *err);
 
 /* id -1: text between tokens, never empty. */

@@ -141,8 +141,8 @@ weft_status unigram_encode(const unigram *u, unigram_scratch *s, str word, token
     if (status != WEFT_OK) return status;
     for (size_t i = 0; i <= word.len; i++) s->nodes[i] = (unigram_node){0.0, -1, 0};
     for (size_t at = 0; at < word.len; at++) {
-        bool inside = ((unsigned char)word.ptr[at] & 0xc0) == 0x80;
-        if (!inside) step(u, &s->nodes[at], (str){word.ptr + at, word.len - at});
+        bool reached = at == 0 || s->nodes[at].length != 0; /* not so inside a character */
+        if (reached) step(u, &s->nodes[at], (str){word.ptr + at, word.len - at});
     }
     turn_round(s->nodes, word.len);
     for (size_t at = 0; at < word.len && status == WEFT_OK;) {

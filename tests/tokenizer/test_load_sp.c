@@ -134,6 +134,41 @@ static void test_nan_score(void **state)
     strbuf_deinit(&file);
 }
 
+/* Parts of a character as pieces of every type, user-defined ones too: a text goes into pieces in
+ * the end, and what is found as it stands is not found inside a character. */
+static void test_broken_characters(void **state)
+{
+    static const char *const TEXTS[] = {"\xe2", "\x96", "\x81", "\xe2\x96", "\x96\x81", "a\xe2"};
+    static const uint32_t UNIGRAM[] = {3, 1};
+    static const uint32_t BPE[] = {3, 2};
+    static const int32_t EXPECTED[] = {6, 3, 4, 3, 5, 0, 5};
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(TEXTS) * 12; i++) {
+        uint32_t type = (uint32_t)(i / 2 % 6) + 1;
+        tokenizer *t = NULL;
+        weft_error err = {0};
+        token_list list;
+        strbuf file;
+        strbuf_init(&file, mem_system(), 0);
+        token_list_init(&list, mem_system());
+        put_pieces(&file);
+        put_piece(&file, TEXTS[i / 12], 0.0f, type);
+        put_options(&file, 2, i % 2 == 0 ? UNIGRAM : BPE, 2);
+        put_options(&file, 3, (uint32_t[]){3, 0}, 2);
+        assert_status(WEFT_OK, parse(&file, &t, &err), &err);
+        str text = str_of("ab a b\xc3\xa9"
+                          "b");
+        assert_status(WEFT_OK, tokenizer_encode(t, text, 0, &list, &err), &err);
+        if (type == 3 || type == 4) {
+            assert_int_equal(list.len, COUNT_OF(EXPECTED));
+            assert_memory_equal(list.ids, EXPECTED, sizeof EXPECTED);
+        }
+        token_list_deinit(&list);
+        tokenizer_destroy(t);
+        strbuf_deinit(&file);
+    }
+}
+
 static void test_tiktoken(void **state)
 {
     static const struct {
@@ -244,8 +279,9 @@ static void test_folder_tiktoken(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_options),      cmocka_unit_test(test_broken),
-        cmocka_unit_test(test_nan_score),    cmocka_unit_test(test_tiktoken),
-        cmocka_unit_test(test_folder_model), cmocka_unit_test(test_folder_tiktoken)};
+        cmocka_unit_test(test_options),        cmocka_unit_test(test_broken),
+        cmocka_unit_test(test_nan_score),      cmocka_unit_test(test_broken_characters),
+        cmocka_unit_test(test_tiktoken),       cmocka_unit_test(test_folder_model),
+        cmocka_unit_test(test_folder_tiktoken)};
     return TEST_RUN("tokenizer/load_sp", tests);
 }
