@@ -320,10 +320,8 @@ static void test_what_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_older_settings),
-        cmocka_unit_test(test_projections_that_are_left),
-        cmocka_unit_test(test_states),
-        cmocka_unit_test(test_shared_as_copies),
+        cmocka_unit_test(test_older_settings),  cmocka_unit_test(test_projections_that_are_left),
+        cmocka_unit_test(test_states),          cmocka_unit_test(test_shared_as_copies),
         cmocka_unit_test(test_what_is_refused),
     };
     return TEST_RUN("models/gemma4", tests);
