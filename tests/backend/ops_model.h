@@ -345,6 +345,7 @@ typedef struct machine {
     arena arena;
     kv_config config,
         other; /* other: with the codecs of either side exchanged, where they can be */
+    _Atomic(uint64_t) n_nonfinite;
 } machine;
 
 typedef struct sequence {
@@ -597,7 +598,8 @@ static inline void machine_step(machine *w, const row *rows, uint32_t n_rows)
                          .positions = positions,
                          .row_starts = row_starts,
                          .outputs = outputs,
-                         .views = views};
+                         .views = views,
+                         .n_nonfinite = &w->n_nonfinite};
     for (uint32_t r = 0; r < n_rows; r++) {
         const sequence *q = rows[r].q;
         for (uint32_t i = 0; i < rows[r].n; i++) {

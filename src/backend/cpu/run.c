@@ -162,12 +162,14 @@ static void run_append(const cpu_run *r, const graph_value *v, token_range t)
     const float *key = cpu_data(r, v->in[0]);
     const float *value = v->in[1] != 0 ? cpu_data(r, v->in[1]) : NULL;
     uint32_t k_cols = r->p->g->values[v->in[0]].cols;
+    uint32_t n = 0;
     for (uint32_t i = t.first; i < t.end; i++) {
         uint32_t row_i = row_of(r->step, i);
         const kv_view *view = &r->step->views[(size_t)v->i[0] * r->step->n_rows + row_i];
-        host_append(view, r->step->positions[i], key + (size_t)i * k_cols,
-                    value != NULL ? value + (size_t)i * v->cols : NULL);
+        n += host_append(view, r->step->positions[i], key + (size_t)i * k_cols,
+                         value != NULL ? value + (size_t)i * v->cols : NULL);
     }
+    host_count_nonfinite(r->step, n);
 }
 
 static void run_take(const cpu_run *r, const graph_value *v, float *y, token_range t)

@@ -400,8 +400,9 @@ static void run_append(const run_state *r, const graph_value *v)
     for (uint32_t row_i = 0; row_i < r->step->n_rows; row_i++) {
         const kv_view *view = view_of(r, v->i[0], row_i);
         for (uint32_t i = r->step->row_starts[row_i]; i < r->step->row_starts[row_i + 1]; i++) {
-            host_append(view, r->step->positions[i], k + (size_t)i * k_cols,
-                        val != NULL ? val + (size_t)i * v->cols : NULL);
+            uint32_t n = host_append(view, r->step->positions[i], k + (size_t)i * k_cols,
+                                     val != NULL ? val + (size_t)i * v->cols : NULL);
+            host_count_nonfinite(r->step, n);
         }
     }
 }
