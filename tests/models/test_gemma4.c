@@ -183,10 +183,8 @@ static void test_shared_as_copies(void **state)
 {
     static const char *const CODECS[] = {"f32", "bf16", "affine8g32", "turbo-k8v4"};
     (void)state;
-    char path[512];
-    snprintf(path, sizeof path, "%s/tests/golden/gemma4-ple", WEFT_SOURCE_DIR);
-    weft_model *shared = run_open_model(path);
-    weft_model *copies = run_open_model(path);
+    weft_model *shared = run_open_model(GOLDEN_PATH("gemma4-ple"));
+    weft_model *copies = run_open_model(GOLDEN_PATH("gemma4-ple"));
     unshared *u = calloc(1, sizeof *u);
     assert_non_null(u);
     assert_int_equal(unshare(copies->model, u), 6);
