@@ -38,6 +38,8 @@ typedef struct rope_params {
     uint32_t n_dims; /* of a head; 0: rope_dims */
 } rope_params;
 
+typedef struct dense dense;
+
 /* What the families share; a field a family does not use stays 0. */
 typedef struct model_params {
     uint32_t n_layers, n_embd, n_heads, n_kv_heads, head_dim, n_ff, n_vocab, context;
@@ -83,6 +85,12 @@ typedef struct model_params {
     uint32_t conv_taps, conv_dim, delta_dim;
     uint32_t gated_q_dim;   /* queries and their gates */
     uint32_t full_interval; /* every n-th layer attends, where layer types are not listed */
+    /* Dense decoders: the record, what is there by it, columns of what is normed. */
+    const dense *dense;
+    bool has_attn_norm, has_mlp_norm, has_post_norms, has_qk_norm;
+    float partial_rotary; /* part of a head that rotates */
+    uint32_t q_norm_dim, k_norm_dim;
+    uint32_t n_qkv, n_qk, n_ff_pair; /* rows of fused matrices: of all three, of two, of both */
     rope_params ropes[MODEL_ROPES];
     uint32_t n_ropes;
 } model_params;
@@ -144,6 +152,7 @@ typedef struct model_slot {
     uint32_t unless;   /* a slot before it that, where it is there, stands for this one; 0: none */
     bool unused;       /* what is there is left alone */
     bool squeeze;      /* a dimension of 1 is left out: [C, 1, K] is [C, K] */
+    bool strict;       /* if_flag decides for a GGUF file, too, not what is in it */
     const model_stack *stack; /* rows and cols are of one matrix; NULL: a matrix */
 } model_slot;
 
@@ -167,6 +176,12 @@ typedef struct model_slot {
         __VA_ARGS__                                                                                \
     }
 
+/* What a family calls a slot of a table that it shares with others. */
+typedef struct model_name {
+    uint32_t slot;
+    stack_source source;
+} model_name;
+
 typedef struct model_family model_family;
 
 /* What build() works with. */
@@ -189,6 +204,9 @@ struct model_family {
     uint32_t n_params;
     const model_slot *slots;
     uint32_t n_slots;
+    const model_name *names; /* instead of those in slots */
+    uint32_t n_names;
+    const dense *dense; /* of a dense decoder (dense.h); else NULL */
     const char *const
         *drop; /* tensors to leave out: "*" at either end matches anything; NULL behind the last */
     /* Fills what follows from the parameters and refuses values it would compute wrongly. */
