@@ -103,7 +103,7 @@ static weft_status check_shape(const model_params *p, const model_slot *slot, co
 {
     uint64_t rows = slot->rows == SHAPE_NONE ? 1 : model_field(p, slot->rows);
     uint64_t cols = model_field(p, slot->cols);
-    bool vector = slot->rows == SHAPE_NONE;
+    bool vector = slot->rows == SHAPE_NONE || slot->rows == SHAPE(one);
     bool ok = t->n_rows == rows && t->n_cols == cols && t->n_dims == (vector ? 1 : 2);
     if (ok) return WEFT_OK;
     if (vector) {
@@ -120,8 +120,9 @@ static weft_status check_shape(const model_params *p, const model_slot *slot, co
  * wanted. */
 static bool is_wanted(const binder *b, const model_slot *slot, bool exists)
 {
-    if (slot->place == SLOT_HEAD && b->m->params.tied && !b->source->is_gguf) return false;
     if (slot->unused) return false;
+    if (slot->place == SLOT_HEAD && slot->optional && b->m->params.tied && !b->source->is_gguf)
+        return false;
     if (slot->optional) return exists;
     if (slot->if_flag == SHAPE_NONE) return true;
     if (b->source->is_gguf && !slot->strict && exists) return true;
@@ -292,10 +293,11 @@ static weft_status bind_slot(binder *b, uint32_t slot_i, uint32_t layer, weft_er
     bool there = llm_has_tensor(b->source, name);
     if (is_wanted(b, slot, there)) return bind_matrix(b, slot_i, layer, name, err);
     /* A tied model may carry its output matrix all the same: it is the embedding. */
-    bool ignored = there && (slot->unused || slot->place == SLOT_HEAD);
+    bool head = slot->place == SLOT_HEAD && slot->optional;
+    bool ignored = there && (slot->unused || head);
     tensor t;
     if (ignored) return llm_bind_tensor(b->source, name, &t, b->used, err);
-    return slot->place == SLOT_HEAD ? check_tied(b, name, err) : WEFT_OK;
+    return head ? check_tied(b, name, err) : WEFT_OK;
 }
 
 static bool matches(const char *pattern, const char *name)

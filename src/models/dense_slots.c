@@ -29,6 +29,9 @@ static const model_stack VALUES =
     ONE(OWN("self_attn.v_proj.weight", "attn_v.weight"), QKV(SHAPE(n_qk)));
 static const model_stack GATE =
     ONE(OWN("mlp.gate_proj.weight", "ffn_gate.weight"), GATE_UP(SHAPE_NONE));
+/* Named by the families that have them. */
+static const model_stack QUERY_NORMS = {SHAPE(n_heads), NULL, 0};
+static const model_stack KEY_NORMS = {SHAPE(n_kv_heads), NULL, 0};
 static const model_stack UP = ONE(OWN("mlp.up_proj.weight", "ffn_up.weight"), GATE_UP(SHAPE(n_ff)));
 
 #define MATRIX(name, gguf, n_rows, n_cols)                                                         \
@@ -70,7 +73,25 @@ const model_slot DENSE_SLOTS[DENSE_N_SLOTS] = {
                          .gguf_name = "output_norm.weight",
                          .rows = SHAPE_NONE,
                          .cols = SHAPE(n_embd),
-                         .if_flag = SHAPE_NONE},
+                         .if_flag = SHAPE(has_final_norm),
+                         .strict = true},
+    [DENSE_FINAL_NORM_BIAS] = {.hf_name = "norm.bias",
+                               .gguf_name = "output_norm.bias",
+                               .rows = SHAPE_NONE,
+                               .cols = SHAPE(n_embd),
+                               .if_flag = SHAPE(has_norm_bias),
+                               .strict = true},
+    [DENSE_HEAD_BIAS] = {.hf_name = "lm_head.bias",
+                         .gguf_name = "output.bias",
+                         .place = SLOT_HEAD,
+                         .rows = SHAPE_NONE,
+                         .cols = SHAPE(n_vocab),
+                         .if_flag = SHAPE(head_bias)},
+    [DENSE_ATTN_NORM_BIAS] = NORM("input_layernorm.bias", "attn_norm.bias", n_embd, has_norm_bias),
+    [DENSE_MLP_NORM_BIAS] =
+        NORM("post_attention_layernorm.bias", "ffn_norm.bias", n_embd, has_mlp_norm_bias),
+    [DENSE_Q_NORMS] = ROWS_OF(QUERY_NORMS, one, head_dim, SHAPE(use_qk_norm)),
+    [DENSE_K_NORMS] = ROWS_OF(KEY_NORMS, one, head_dim, SHAPE(use_qk_norm)),
     [PART_ATTN_NORM] = NORM("input_layernorm.weight", "attn_norm.weight", n_embd, has_attn_norm),
     [PART_Q] = ROWS_OF(QUERIES, q_dim, n_embd, SHAPE_NONE),
     [PART_K] = ROWS_OF(KEYS, kv_dim, n_embd, SHAPE_NONE),
@@ -82,10 +103,16 @@ const model_slot DENSE_SLOTS[DENSE_N_SLOTS] = {
     [PART_O_BIAS] = VECTOR("self_attn.o_proj.bias", "attn_output.bias", n_embd, o_bias),
     [PART_MLP_NORM] =
         NORM("post_attention_layernorm.weight", "ffn_norm.weight", n_embd, has_mlp_norm),
-    [PART_GATE] = ROWS_OF(GATE, n_ff, n_embd, SHAPE_NONE),
+    [PART_GATE] = {.hf_name = "GATE",
+                   .place = SLOT_LAYER,
+                   .rows = SHAPE(n_ff),
+                   .cols = SHAPE(n_embd),
+                   .if_flag = SHAPE(has_gate),
+                   .strict = true,
+                   .stack = &GATE},
     [PART_UP] = ROWS_OF(UP, n_ff, n_embd, SHAPE_NONE),
     [PART_DOWN] = MATRIX("mlp.down_proj.weight", "ffn_down.weight", n_embd, n_ff),
-    [PART_GATE_BIAS] = VECTOR("mlp.gate_proj.bias", "ffn_gate.bias", n_ff, mlp_bias),
+    [PART_GATE_BIAS] = VECTOR("mlp.gate_proj.bias", "ffn_gate.bias", n_ff, gate_bias),
     [PART_UP_BIAS] = VECTOR("mlp.up_proj.bias", "ffn_up.bias", n_ff, mlp_bias),
     [PART_DOWN_BIAS] = VECTOR("mlp.down_proj.bias", "ffn_down.bias", n_embd, mlp_bias),
     [PART_Q_NORM] = NORM("self_attn.q_norm.weight", "attn_q_norm.weight", q_norm_dim, has_qk_norm),

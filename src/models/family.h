@@ -23,7 +23,8 @@ typedef enum rope_kind {
     ROPE_LINEAR,
     ROPE_LLAMA3,
     ROPE_YARN,
-    ROPE_PROPORTIONAL
+    ROPE_PROPORTIONAL,
+    ROPE_ALPHA
 } rope_kind;
 
 typedef struct rope_params {
@@ -34,6 +35,7 @@ typedef struct rope_params {
     double attention_factor;                             /* yarn; 0: derived */
     bool truncate;                                       /* yarn */
     double original_context;                             /* llama3, yarn */
+    double alpha;    /* alpha: theta is multiplied by alpha^(D / (D - 2)) */
     double partial;  /* proportional: the part of a head whose pairs turn, the rest stays */
     uint32_t n_dims; /* of a head; 0: rope_dims */
 } rope_params;
@@ -87,8 +89,14 @@ typedef struct model_params {
     uint32_t full_interval; /* every n-th layer attends, where layer types are not listed */
     /* Dense decoders: the record, what is there by it, columns of what is normed. */
     const dense *dense;
-    bool has_attn_norm, has_mlp_norm, has_post_norms, has_qk_norm;
-    float partial_rotary; /* part of a head that rotates */
+    bool has_attn_norm, has_mlp_norm, has_post_norms, has_final_norm, has_qk_norm, has_gate;
+    bool has_norm_bias, has_mlp_norm_bias;
+    bool head_bias, gate_bias, use_qk_norm, parallel;
+    bool is_unrotated[MODEL_LAYERS];
+    float residual_scale;             /* of what is added to the stream; 0: 1 */
+    float logit_scale, logit_divisor; /* 0: 1 */
+    float query_beta, query_period;   /* of position_scale; 0: none */
+    float partial_rotary;             /* part of a head that rotates */
     uint32_t q_norm_dim, k_norm_dim;
     uint32_t n_qkv, n_qk, n_ff_pair; /* rows of fused matrices: of all three, of two, of both */
     rope_params ropes[MODEL_ROPES];
