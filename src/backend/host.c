@@ -198,3 +198,9 @@ void host_route(const graph_value *v, uint32_t n_experts, const float *scores, c
         y[top_k + k] = (float)(factor != NULL ? w * (double)factor[e] : w);
     }
 }
+
+float host_position_factor(const graph_value *v, uint32_t position)
+{
+    double periods = floor((double)position / (double)v->f[1]);
+    return (float)(1.0 + (double)v->f[0] * log1p(periods));
+}

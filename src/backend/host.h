@@ -31,4 +31,7 @@ typedef struct host_router {
 void host_route(const graph_value *v, uint32_t n_experts, const float *scores, const float *bias,
                 const float *factor, host_router s, float *y);
 
+/* What position_scale multiplies a token by. */
+float host_position_factor(const graph_value *v, uint32_t position);
+
 #endif
