@@ -25,6 +25,7 @@
  *               where there is no weight; [n, d]
  *   rope        x [n, heads * D]; i0 D, i1 rope table: rotated by the token's position
  *   add, scale  x, y; x with f0: elementwise
+ *   mul         x [n, d], y [n, d] or [n, 1]: elementwise, one number of y for the whole row
  *   glu         gate, up [n, I]; i0 graph_act: act(gate) * up
  *   kv_append   k [n, heads * Dk], v [n, heads * Dv]; i0 state index, i1 heads: writes the rows of
  *               the step into their sequences' state; a token for attend. Without v the state is
@@ -84,7 +85,8 @@
     X(CONV, "conv", 2, 2)                                                                          \
     X(GATED_DELTA, "gated_delta", 5, 5)                                                            \
     X(KV_STORE, "kv_store", 2, 2)                                                                  \
-    X(STATE, "state", 0, 0)
+    X(STATE, "state", 0, 0)                                                                        \
+    X(MUL, "mul", 2, 2)
 
 typedef enum graph_op {
 #define GRAPH_OP_ENUM(op, name, n_inputs, n_required) GRAPH_##op,
@@ -168,6 +170,7 @@ graph_id graph_rms_norm(graph *g, graph_id x, graph_id weight, float eps, float 
 graph_id graph_rms_norm_plain(graph *g, graph_id x, uint32_t group, float eps);
 graph_id graph_rope_apply(graph *g, graph_id x, uint32_t head_dim, uint32_t rope_i);
 graph_id graph_add(graph *g, graph_id x, graph_id y);
+graph_id graph_mul(graph *g, graph_id x, graph_id y);
 graph_id graph_scale(graph *g, graph_id x, float factor);
 graph_id graph_glu(graph *g, graph_id gate, graph_id up, graph_act act);
 graph_id graph_kv_append(graph *g, graph_id k, graph_id v, uint32_t state_i, uint32_t n_heads);

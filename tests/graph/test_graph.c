@@ -217,6 +217,24 @@ static void rules_add(fixture *f)
     refuses(f, graph_add(&f->g, f->weight[NORM_W], f->weight[NORM_W]));
 }
 
+static void rules_mul(fixture *f)
+{
+    fixture_init(f);
+    check_value(f, graph_mul(&f->g, f->x, f->x), GRAPH_MUL, GRAPH_TOKENS, WIDTH);
+    graph_id one = graph_cols(&f->g, f->x, WIDTH, 3, 1);
+    check_value(f, graph_mul(&f->g, f->wide, one), GRAPH_MUL, GRAPH_TOKENS, WIDE);
+    check_value(f, graph_mul(&f->g, one, one), GRAPH_MUL, GRAPH_TOKENS, 1);
+    check_refused(f, graph_mul(&f->g, one, f->x), f->g.n_values, __LINE__);
+    refuses(f, graph_mul(&f->g, f->x, 0));
+    refuses(f, graph_mul(&f->g, 0, f->x));
+    refuses(f, graph_mul(&f->g, f->x, f->wide));
+    refuses(f, graph_mul(&f->g, f->x, f->taken));
+    refuses(f, graph_mul(&f->g, f->x, f->tokens)); /* one column, but no number */
+    refuses(f, graph_mul(&f->g, f->tokens, f->tokens));
+    refuses(f, graph_mul(&f->g, f->wide, f->state));
+    refuses(f, graph_mul(&f->g, f->weight[NORM_W], f->weight[NORM_W]));
+}
+
 static void rules_scale(fixture *f)
 {
     fixture_init(f);
@@ -629,18 +647,31 @@ static void rules_gated_delta(fixture *f)
 
 /* One a row of the map. */
 static void (*const RULES[GRAPH_N_OPS])(fixture *f) = {
-    [GRAPH_NONE] = rules_none,           [GRAPH_WEIGHT] = rules_weight,
-    [GRAPH_INPUT] = rules_tokens,        [GRAPH_EMBED] = rules_embed,
-    [GRAPH_LINEAR] = rules_linear,       [GRAPH_RMS_NORM] = rules_rms_norm,
-    [GRAPH_ROPE] = rules_rope,           [GRAPH_ADD] = rules_add,
-    [GRAPH_SCALE] = rules_scale,         [GRAPH_GLU] = rules_glu,
-    [GRAPH_KV_APPEND] = rules_kv_append, [GRAPH_ATTEND] = rules_attend,
-    [GRAPH_STACK] = rules_stack,         [GRAPH_COLS] = rules_cols,
-    [GRAPH_CONCAT] = rules_concat,       [GRAPH_LINEAR_HEADS] = rules_linear_heads,
-    [GRAPH_ROUTE] = rules_route,         [GRAPH_EXPERTS] = rules_experts,
-    [GRAPH_TAKE] = rules_take,           [GRAPH_SOFTCAP] = rules_softcap,
-    [GRAPH_CONV] = rules_conv,           [GRAPH_GATED_DELTA] = rules_gated_delta,
-    [GRAPH_KV_STORE] = rules_kv_store,   [GRAPH_STATE] = rules_state,
+    [GRAPH_NONE] = rules_none,
+    [GRAPH_WEIGHT] = rules_weight,
+    [GRAPH_INPUT] = rules_tokens,
+    [GRAPH_EMBED] = rules_embed,
+    [GRAPH_LINEAR] = rules_linear,
+    [GRAPH_RMS_NORM] = rules_rms_norm,
+    [GRAPH_ROPE] = rules_rope,
+    [GRAPH_ADD] = rules_add,
+    [GRAPH_SCALE] = rules_scale,
+    [GRAPH_GLU] = rules_glu,
+    [GRAPH_KV_APPEND] = rules_kv_append,
+    [GRAPH_ATTEND] = rules_attend,
+    [GRAPH_STACK] = rules_stack,
+    [GRAPH_COLS] = rules_cols,
+    [GRAPH_CONCAT] = rules_concat,
+    [GRAPH_LINEAR_HEADS] = rules_linear_heads,
+    [GRAPH_ROUTE] = rules_route,
+    [GRAPH_EXPERTS] = rules_experts,
+    [GRAPH_TAKE] = rules_take,
+    [GRAPH_SOFTCAP] = rules_softcap,
+    [GRAPH_CONV] = rules_conv,
+    [GRAPH_GATED_DELTA] = rules_gated_delta,
+    [GRAPH_KV_STORE] = rules_kv_store,
+    [GRAPH_STATE] = rules_state,
+    [GRAPH_MUL] = rules_mul,
 };
 
 static void test_every_operation_has_its_rules(void **state)
