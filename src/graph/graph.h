@@ -49,9 +49,9 @@
  *   experts     x [n, d], route, stacks of E: gate, up [I, d] and down [d, I]; i0 graph_act: the
  *               sum over a token's experts e, as route lists them, of w_e down_e(act(gate_e x) *
  *               up_e x); [n, d]
- *   conv        x [n, C], weight [C, K]; i0 state index: silu of the sum of each column's last K
- *               numbers, of its own sequence and oldest first, times the weight's row; the state's
- *               tail [K - 1, C] holds those of earlier steps; [n, C]
+ *   conv        x [n, C], weight [C, K]; i0 state index, i1 graph_conv_act: silu of, or just, the
+ *               sum of each column's last K numbers, of its own sequence and oldest first, times
+ *               the weight's row; the state's tail [K - 1, C] holds those of earlier steps; [n, C]
  *   gated_delta x [n, 2 Hk Dk + Hv Dv], a conv of the same state: queries, keys, values; decay and
  *               rate [n, Hv]; A_log and bias [1, Hv]; i0 state index, i1 Hk, f0 epsilon; [n, Hv *
  *               Dv]. Token by token, for each value head h, whose queries and keys are those of
@@ -103,6 +103,8 @@ typedef enum graph_act {
     GRAPH_GELU_ERF = 2,
     GRAPH_SIGMOID = 3
 } graph_act;
+
+typedef enum graph_conv_act { GRAPH_CONV_SILU = 0, GRAPH_CONV_PLAIN = 1 } graph_conv_act;
 
 /* Scores are sigmoids of their own instead of a softmax; chosen ones are divided by their sum. */
 enum { GRAPH_ROUTE_SIGMOID = 1, GRAPH_ROUTE_NORMALIZE = 2 };
@@ -191,7 +193,7 @@ graph_id graph_route_experts(graph *g, graph_id scores, graph_id bias, graph_id 
 /* stacks: gate, up, down */
 graph_id graph_experts(graph *g, graph_id x, graph_id route, const graph_id stacks[3],
                        graph_act act);
-graph_id graph_conv(graph *g, graph_id x, graph_id weight, uint32_t state_i);
+graph_id graph_conv(graph *g, graph_id x, graph_id weight, uint32_t state_i, graph_conv_act act);
 
 /* Inputs of graph_gated_delta, and how its state is indexed. */
 typedef struct graph_delta {

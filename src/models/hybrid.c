@@ -56,7 +56,7 @@ static graph_id build_delta(model_build *b, uint32_t l, graph_id x)
     graph_delta d = {
         .state_i = state_i, .n_k_heads = p->n_delta_k_heads, .k_dim = p->delta_k_dim, .eps = 1e-6F};
     delta_inputs in = p->delta_grouped ? inputs_grouped(b, l, x, &d) : inputs_apart(b, l, x, &d);
-    d.x = graph_conv(g, in.qkv, build_slot(b, DELTA_CONV, l), state_i);
+    d.x = graph_conv(g, in.qkv, build_slot(b, DELTA_CONV, l), state_i, GRAPH_CONV_SILU);
     d.a_log = build_slot(b, DELTA_A_LOG, l);
     d.bias = build_slot(b, DELTA_BIAS, l);
     graph_id y = graph_gated_delta(g, &d);

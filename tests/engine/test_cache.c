@@ -177,6 +177,9 @@ static void test_kv51_warm_is_cold_in_the_goldens(void **state)
     check_model("tests/golden/deepseek_v3", SPECS, 3);
     check_model("tests/golden/gemma4-ple", TURBO, 3);
     check_model("tests/golden/qwen3_5", SPECS, 3);
+    check_model("tests/golden/qwen3_5_moe", SPECS, 1);
+    check_model("tests/golden/qwen3_next", SPECS, 1);
+    check_model("tests/golden/lfm2", SPECS, 3);
 }
 
 static void test_kv51_warm_is_cold_in_real_models(void **state)

@@ -151,6 +151,10 @@ static void test_kv55_restored_goes_on_in_goldens(void **state)
         {"tests/golden/gemma3", "turbo-k8v4", NULL, 150, 512, WEFT_ACT_F32, true},
         {"tests/golden/qwen3_5", NULL, NULL, 150, 512, WEFT_ACT_BF16, false},
         {"tests/golden/qwen3_5", "affine8g64,start=200", NULL, 190, 512, WEFT_ACT_F32, false},
+        {"tests/golden/qwen3_5_moe", NULL, NULL, 150, 512, WEFT_ACT_BF16, false},
+        {"tests/golden/qwen3_next", "affine8g64", NULL, 150, 512, WEFT_ACT_BF16, false},
+        {"tests/golden/lfm2", NULL, NULL, 150, 512, WEFT_ACT_BF16, false},
+        {"tests/golden/lfm2", "affine4g64,start=200", NULL, 190, 512, WEFT_ACT_F32, false},
         {"tests/golden/deepseek_v3", NULL, NULL, 150, 512, WEFT_ACT_BF16, false},
         {"tests/golden/deepseek_v3", "affine4g32", NULL, 150, 512, WEFT_ACT_BF16, false},
     };
