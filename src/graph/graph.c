@@ -197,13 +197,13 @@ graph_id graph_glu(graph *g, graph_id gate, graph_id up, graph_act act)
 {
     const graph_value *a = at(g, gate);
     const graph_value *b = at(g, up);
-    bool ok = is_rows(b) && is_rows(a) && a->rows == b->rows;
-    ok = ok && (a->cols == b->cols || a->cols == 1) && act <= GRAPH_SIGMOID;
+    bool ok = is_rows(b) && is_rows(a) && a->rows == b->rows && a->cols == b->cols;
+    ok = ok && act <= GRAPH_SIGMOID;
     return emit(g, ok,
                 (graph_value){.op = GRAPH_GLU,
                               .in = {gate, up},
                               .rows = a->rows,
-                              .cols = b->cols,
+                              .cols = a->cols,
                               .i = {(uint32_t)act, 0}});
 }
 

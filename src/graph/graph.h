@@ -26,7 +26,7 @@
  *   rope        x [n, heads * D]; i0 D, i1 rope table: rotated by the token's position
  *   add, scale  x, y; x with f0: elementwise
  *   mul         x [n, d], y [n, d] or [n, 1]: elementwise, one number of y for the whole row
- *   glu         gate [n, I] or [n, 1], up [n, I]; i0 graph_act: act(gate) * up
+ *   glu         gate, up [n, I]; i0 graph_act: act(gate) * up
  *   kv_append   k [n, heads * Dk], v [n, heads * Dv]; i0 state index, i1 heads: writes the rows of
  *               the step into their sequences' state; a token for attend. Without v the state is
  *               latent: a value is the first columns of its key, which has one head

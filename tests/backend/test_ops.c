@@ -49,21 +49,6 @@ static void pattern_elementwise(model *m)
     graph_finish(g, graph_scale(g, graph_softcap(g, t, 2.5F), 4.0F));
 }
 
-/* One gate for a row: of its own, of one input with the linear layer that it gates, and by itself.
- */
-static void pattern_row_gate(model *m)
-{
-    graph *g = &m->g;
-    graph_id x = model_embed(m);
-    graph_id one = model_linear(m, x, 1);
-    graph_id a = graph_glu(g, one, model_mlp(m, x, GRAPH_SILU), GRAPH_SIGMOID);
-    graph_id gate = model_linear(m, a, 1);
-    graph_id b = graph_glu(g, gate, model_linear(m, a, m->width), (graph_act)draw(0, 3));
-    gate = graph_take(g, graph_glu(g, one, one, GRAPH_GELU_TANH));
-    graph_id t = graph_take(g, graph_add(g, graph_add(g, x, a), b));
-    graph_finish(g, graph_glu(g, gate, model_linear(m, t, MODEL_VOCAB), GRAPH_SIGMOID));
-}
-
 /* Products with as many columns and with one, of what dies and of what lives on, and of one value
  * by itself; of linear layers, which nothing may be fused with. */
 static void pattern_mul(model *m)
@@ -243,7 +228,6 @@ static const struct {
     {"two kinds", pattern_two_kinds, 0.3, true},
     {"cross", pattern_cross, 0.3, false},
     {"mul", pattern_mul, 0.01, false},
-    {"row gate", pattern_row_gate, 0.01, false},
 };
 
 /* ---- running them ---- */

@@ -255,10 +255,6 @@ static void rules_glu(fixture *f)
         check_value(f, id, GRAPH_GLU, GRAPH_TOKENS, WIDTH);
         assert_int_equal(f->values[id].i[0], act);
     }
-    graph_id one = graph_cols(&f->g, f->x, WIDTH, 3, 1);
-    check_value(f, graph_glu(&f->g, one, f->x, GRAPH_SIGMOID), GRAPH_GLU, GRAPH_TOKENS, WIDTH);
-    check_refused(f, graph_glu(&f->g, f->x, one, GRAPH_SIGMOID), f->g.n_values, __LINE__);
-    refuses(f, graph_glu(&f->g, f->tokens, f->x, GRAPH_SILU)); /* one column, but no number */
     refuses(f, graph_glu(&f->g, f->x, f->wide, GRAPH_SILU));
     refuses(f, graph_glu(&f->g, f->x, f->taken, GRAPH_SILU));
     refuses(f, graph_glu(&f->g, f->x, 0, GRAPH_SILU));

@@ -319,7 +319,6 @@ static void run_elementwise(graph_oracle *o, const graph_value *v, double *y, do
     const double *b = o->x[v->in[1]];
     const double *be = o->e[v->in[1]];
     double f = (double)v->f[0];
-    bool one = o->g->values[v->in[0]].cols == 1;
     for (size_t i = 0; i < (size_t)o->n * v->cols; i++) {
         switch (v->op) {
         case GRAPH_ADD:
@@ -331,8 +330,7 @@ static void run_elementwise(graph_oracle *o, const graph_value *v, double *y, do
             ye[i] = fabs(f) * ae[i] + U * fabs(f) * (fabs(a[i]) + ae[i]);
             break;
         case GRAPH_GLU: {
-            size_t j = one ? i / v->cols : i;
-            interval h = glu_of(v->i[0], (interval){a[j], ae[j]}, (interval){b[i], be[i]});
+            interval h = glu_of(v->i[0], (interval){a[i], ae[i]}, (interval){b[i], be[i]});
             y[i] = h.x;
             ye[i] = h.e;
             break;

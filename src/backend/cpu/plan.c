@@ -118,8 +118,6 @@ static graph_id fusable_glu(const graph *g, const graph_id *group, uint32_t n)
     graph_id reader = graph_last_use(g, group[0]);
     const graph_value *v = &g->values[reader];
     bool ok = v->op == GRAPH_GLU && v->in[0] == group[0] && v->in[1] == group[1];
-    /* One gate for a whole row may not be there when some columns of it are. */
-    ok = ok && g->values[group[0]].cols == v->cols;
     if (reader == g->output) return 0;
     return ok && count_uses(g, group[0]) == 1 && count_uses(g, group[1]) == 1 ? reader : 0;
 }

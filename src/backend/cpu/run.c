@@ -132,28 +132,12 @@ static void run_elementwise(const cpu_run *r, const graph_value *v, float *y, to
         for (size_t i = first; i < n; i++) y[i] = a[i] + b[i];
     } else if (v->op == GRAPH_SCALE) {
         for (size_t i = first; i < n; i++) y[i] = a[i] * v->f[0];
+    } else if (v->op == GRAPH_GLU) {
+        /* Row by row: where a number stands in a call must not depend on the batch. */
+        kernel_glu_fn *fn = cpu_glu_fn(&r->b->kernels, v->i[0]);
+        for (size_t at = first; at < n; at += v->cols) fn(a + at, b + at, v->cols, y + at);
     } else {
         for (size_t i = first; i < n; i++) y[i] = v->f[0] * tanhf(a[i] / v->f[0]);
-    }
-}
-
-/* Row by row: where a number stands in a call must not depend on the batch. */
-static void run_glu(const cpu_run *r, const graph_value *v, float *y, token_range t)
-{
-    const float *gate = cpu_data(r, v->in[0]);
-    const float *up = cpu_data(r, v->in[1]);
-    kernel_glu_fn *fn = cpu_glu_fn(&r->b->kernels, v->i[0]);
-    size_t cols = v->cols;
-    bool one = r->p->g->values[v->in[0]].cols != cols;
-    for (size_t i = t.first; i < t.end; i++) {
-        const float *row = up + i * cols;
-        float factor = 1.0F;
-        if (one) {
-            fn(gate + i, &factor, 1, &factor);
-            for (size_t c = 0; c < cols; c++) y[i * cols + c] = factor * row[c];
-        } else {
-            fn(gate + i * cols, row, v->cols, y + i * cols);
-        }
     }
 }
 
@@ -277,9 +261,6 @@ static void run_value(const cpu_run *r, graph_id id, token_range t, uint32_t thr
     case GRAPH_KV_APPEND:
     case GRAPH_KV_STORE:
         run_append(r, v, t);
-        break;
-    case GRAPH_GLU:
-        run_glu(r, v, cpu_data(r, id), t);
         break;
     case GRAPH_MUL:
         run_mul(r, v, cpu_data(r, id), t);

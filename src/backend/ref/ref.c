@@ -309,24 +309,13 @@ static double activate(graph_act act, double x)
     return 0.5 * x * (1.0 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
 }
 
-static void run_glu(const run_state *r, const graph_value *v, float *y)
-{
-    const float *gate = data(r, v->in[0]);
-    const float *up = data(r, v->in[1]);
-    bool one = r->p->g->values[v->in[0]].cols == 1;
-    for (size_t i = 0; i < (size_t)n_rows(r, v) * v->cols; i++) {
-        double x = (double)gate[one ? i / v->cols : i];
-        y[i] = (float)(activate((graph_act)v->i[0], x) * (double)up[i]);
-    }
-}
-
 static void run_mul(const run_state *r, const graph_value *v, float *y)
 {
     const float *a = data(r, v->in[0]);
     const float *b = data(r, v->in[1]);
-    bool one = r->p->g->values[v->in[1]].cols == 1;
+    size_t cols = r->p->g->values[v->in[1]].cols;
     for (size_t i = 0; i < (size_t)n_rows(r, v) * v->cols; i++) {
-        y[i] = a[i] * b[one ? i / v->cols : i];
+        y[i] = a[i] * b[cols == 1 ? i / v->cols : i];
     }
 }
 
@@ -342,6 +331,9 @@ static void run_elementwise(const run_state *r, const graph_value *v, float *y)
             break;
         case GRAPH_SCALE:
             y[i] = a[i] * v->f[0];
+            break;
+        case GRAPH_GLU:
+            y[i] = (float)(activate((graph_act)v->i[0], (double)a[i]) * (double)b[i]);
             break;
         default:
             y[i] = v->f[0] * tanhf(a[i] / v->f[0]);
@@ -710,11 +702,9 @@ static void run_value(const run_state *r, graph_id id)
         break;
     case GRAPH_ADD:
     case GRAPH_SCALE:
+    case GRAPH_GLU:
     case GRAPH_SOFTCAP:
         run_elementwise(r, v, data(r, id));
-        break;
-    case GRAPH_GLU:
-        run_glu(r, v, data(r, id));
         break;
     case GRAPH_MUL:
         run_mul(r, v, data(r, id));
