@@ -119,8 +119,9 @@ struct backend_plan {
     graph_slot *slots; /* [n_values] */
     float *values;     /* [n_floats] */
     const float *
-        *decoded;  /* [n_values], norm weights by their norm, others by their weight, of conv [taps,
-                      cols], of gated_delta what keys, then queries, are multiplied by; else NULL */
+        *decoded;  /* [n_values], norm weights by their norm, others by their weight, biases of
+                      experts [E, n] by their stack, of conv [taps, cols], of gated_delta what keys,
+                      then queries, are multiplied by; else NULL */
     phase *phases; /* [n_phases] */
     token_op *token_ops;
     linear_op *linear_ops;
