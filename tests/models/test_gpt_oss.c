@@ -203,7 +203,8 @@ static void put_biases(writer *w, const golden_copy *s, int layer, form f)
 {
     for (int p = 0; p < 3; p++) {
         uint16_t own[EXPERTS * INNER];
-        const uint16_t *from = golden_bf16(s, layer, p == 2 ? "down_proj_bias" : "gate_up_proj_bias");
+        const uint16_t *from =
+            golden_bf16(s, layer, p == 2 ? "down_proj_bias" : "gate_up_proj_bias");
         size_t n = EXPERTS * ROWS[p];
         char name[128];
         char path[96];
@@ -312,12 +313,12 @@ static run answer(const golden_copy *s, form f, weft_act act)
         r = golden_answer(gguf_write(&w.g, &folder, "m.gguf"), act);
         gguf_deinit(&w.g);
     } else {
-        static const char *const MLX[2] = {
-            "\"vocab_size\"", "\"quantization\": {\"group_size\": 32, \"bits\": 4, "
-                              "\"mode\": \"mxfp4\"}, \"vocab_size\""};
-        static const char *const HF[2] = {
-            "\"vocab_size\"", "\"quantization_config\": {\"quant_method\": \"mxfp4\"}, "
-                              "\"vocab_size\""};
+        static const char *const MLX[2] = {"\"vocab_size\"",
+                                           "\"quantization\": {\"group_size\": 32, \"bits\": 4, "
+                                           "\"mode\": \"mxfp4\"}, \"vocab_size\""};
+        static const char *const HF[2] = {"\"vocab_size\"",
+                                          "\"quantization_config\": {\"quant_method\": \"mxfp4\"}, "
+                                          "\"vocab_size\""};
         safetensors_write(&w.b, &folder, "model.safetensors");
         safetensors_deinit(&w.b);
         golden_write_config(s, &folder, f == MLX_MXFP4 ? MLX : f == HF_MXFP4 ? HF : NULL);
@@ -375,19 +376,16 @@ static void test_packed_forms(void **state)
 static void test_yarn(void **state)
 {
     (void)state;
-    static const char CONFIG[] = "{\"rope_theta\": 150000, \"rope_scaling\": {\"rope_type\": \"yarn\","
-                                 " \"factor\": 32.0, \"beta_fast\": 32.0, \"beta_slow\": 1.0,"
-                                 " \"truncate\": false,"
-                                 " \"original_max_position_embeddings\": 4096}}";
+    static const char CONFIG[] =
+        "{\"rope_theta\": 150000, \"rope_scaling\": {\"rope_type\": \"yarn\","
+        " \"factor\": 32.0, \"beta_fast\": 32.0, \"beta_slow\": 1.0,"
+        " \"truncate\": false,"
+        " \"original_max_position_embeddings\": 4096}}";
     static const struct {
         uint32_t pair;
         double inv;
-    } EXPECTED[] = {{0, 1.0},
-                    {9, 0.0317057},
-                    {12, 6.794959e-3},
-                    {16, 4.564839e-4},
-                    {17, 1.293187e-4},
-                    {18, 3.830881e-5}};
+    } EXPECTED[] = {{0, 1.0},          {9, 0.0317057},    {12, 6.794959e-3},
+                    {16, 4.564839e-4}, {17, 1.293187e-4}, {18, 3.830881e-5}};
     json_doc doc;
     weft_error err = {0};
     assert_ok(json_parse(&doc, CONFIG, sizeof CONFIG - 1, &err), &err);
@@ -396,8 +394,9 @@ static void test_yarn(void **state)
     graph_rope table;
     arena a;
     arena_init(&a, mem_system(), 0);
-    assert_ok(rope_config(&rope, &source, json_get(doc.root, "rope_scaling"), 150000.0, 131072, &err),
-              &err);
+    assert_ok(
+        rope_config(&rope, &source, json_get(doc.root, "rope_scaling"), 150000.0, 131072, &err),
+        &err);
     assert_ok(rope_table(&table, &a, &rope, 64, false, NULL, &err), &err);
     for (size_t i = 0; i < sizeof EXPECTED / sizeof EXPECTED[0]; i++) {
         double inv = (double)table.inv_freq[EXPECTED[i].pair];
@@ -417,7 +416,8 @@ static void test_states(void **state)
     golden_copy_open(&s, NAME);
     assert_ok(llm_open(&s.env, s.path, &m, &err), &err);
     assert_int_equal(m->n_kv_layers, LAYERS);
-    for (uint32_t i = 0; i < LAYERS; i++) assert_int_equal(m->kv_layers[i].window, i % 2 == 0 ? 24 : 0);
+    for (uint32_t i = 0; i < LAYERS; i++)
+        assert_int_equal(m->kv_layers[i].window, i % 2 == 0 ? 24 : 0);
     for (graph_id id = 1; id < m->graph.n_values; id++) {
         const graph_value *v = &m->graph.values[id];
         if (v->op == GRAPH_ATTEND) assert_int_not_equal(v->in[2], 0);
@@ -426,7 +426,8 @@ static void test_states(void **state)
     llm_close(m);
     /* Every other layer is one of windows where nothing lists them. */
     test_folder folder;
-    golden_write_changed(&s, &(golden_change){.config = {"\"layer_types\"", "\"unused\""}}, &folder);
+    golden_write_changed(&s, &(golden_change){.config = {"\"layer_types\"", "\"unused\""}},
+                         &folder);
     run expected = golden_answer(s.path, WEFT_ACT_BF16);
     run r = golden_answer(folder.path, WEFT_ACT_BF16);
     run_assert_identical(&r, &expected, VOCAB);

@@ -61,8 +61,8 @@ static const model_param PARAMS[] = {
 #define BIASES_OF(name, first)                                                                     \
     {                                                                                              \
         SHAPE(n_experts),                                                                          \
-            STACK_SOURCES(STACK_SOURCE("mlp.experts." name "_proj.bias",                           \
-                                       "ffn_" name "_exps.bias", SHAPE_NONE, SHAPE_NONE),          \
+            STACK_SOURCES(STACK_SOURCE("mlp.experts." name "_proj.bias", "ffn_" name "_exps.bias", \
+                                       SHAPE_NONE, SHAPE_NONE),                                    \
                           {.hf_name = "mlp.experts.gate_up_proj_bias",                             \
                            .block = SHAPE(n_gate_up),                                              \
                            .before = (first),                                                      \
@@ -85,9 +85,9 @@ static const model_stack DOWN_STACK = {
     2};
 static const model_stack DOWN_BIASES = {
     SHAPE(n_experts),
-    STACK_SOURCES(STACK_SOURCE("mlp.experts.down_proj.bias", "ffn_down_exps.bias", SHAPE_NONE,
-                               SHAPE_NONE),
-                  STACK_SOURCE("mlp.experts.down_proj_bias", NULL, SHAPE_NONE, SHAPE_NONE)),
+    STACK_SOURCES(
+        STACK_SOURCE("mlp.experts.down_proj.bias", "ffn_down_exps.bias", SHAPE_NONE, SHAPE_NONE),
+        STACK_SOURCE("mlp.experts.down_proj_bias", NULL, SHAPE_NONE, SHAPE_NONE)),
     2};
 
 #define STACK(of, n_rows, n_cols)                                                                  \
@@ -108,8 +108,8 @@ static const model_slot SLOTS[N_SLOTS] = {
     [PART_K_BIAS] = BIAS("self_attn.k_proj.bias", "attn_k.bias", kv_dim, SHAPE(qkv_bias)),
     [PART_V_BIAS] = BIAS("self_attn.v_proj.bias", "attn_v.bias", kv_dim, SHAPE(qkv_bias)),
     [PART_O_BIAS] = BIAS("self_attn.o_proj.bias", "attn_output.bias", n_embd, SHAPE(qkv_bias)),
-    [PART_MLP_NORM] = BIAS("post_attention_layernorm.weight", "post_attention_norm.weight", n_embd,
-                           SHAPE_NONE),
+    [PART_MLP_NORM] =
+        BIAS("post_attention_layernorm.weight", "post_attention_norm.weight", n_embd, SHAPE_NONE),
     [SINKS] = BIAS("self_attn.sinks", "attn_sinks.weight", n_heads, SHAPE_NONE),
     [ROUTER] = {"mlp.router.weight", "ffn_gate_inp.weight", SLOT_LAYER, SHAPE(n_experts),
                 SHAPE(n_embd), false, .if_flag = SHAPE_NONE},
