@@ -213,6 +213,16 @@ graph_id graph_add(graph *g, graph_id x, graph_id y)
                 (graph_value){.op = GRAPH_ADD, .in = {x, y}, .rows = a->rows, .cols = a->cols});
 }
 
+graph_id graph_mul(graph *g, graph_id x, graph_id y)
+{
+    const graph_value *a = at(g, x);
+    const graph_value *b = at(g, y);
+    bool ok = is_rows(a) && is_rows(b) && a->rows == b->rows;
+    ok = ok && (b->cols == a->cols || b->cols == 1);
+    return emit(g, ok,
+                (graph_value){.op = GRAPH_MUL, .in = {x, y}, .rows = a->rows, .cols = a->cols});
+}
+
 graph_id graph_scale(graph *g, graph_id x, float factor)
 {
     const graph_value *a = at(g, x);

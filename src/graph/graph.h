@@ -30,6 +30,7 @@
  *   add, scale  x, y; x with f0: elementwise
  *   position_scale x [TOKENS, d]; f0 beta, f1 P: x (1 + beta ln(1 + floor(position / P)))
  *   act         x; i0 graph_act: elementwise
+ *   mul         x [n, d], y [n, d] or [n, 1]: elementwise, one number of y for the whole row
  *   glu         gate, up [n, I]; i0 graph_act: act(gate) * up
  *   kv_append   k [n, heads * Dk], v [n, heads * Dv]; i0 state index, i1 heads: writes the rows of
  *               the step into their sequences' state; a token for attend. Without v the state is
@@ -94,7 +95,8 @@
     X(STATE, "state", 0, 0)                                                                        \
     X(LAYER_NORM, "layer_norm", 3, 1)                                                              \
     X(ACT, "act", 1, 1)                                                                            \
-    X(POSITION_SCALE, "position_scale", 1, 1)
+    X(POSITION_SCALE, "position_scale", 1, 1)                                                      \
+    X(MUL, "mul", 2, 2)
 
 typedef enum graph_op {
 #define GRAPH_OP_ENUM(op, name, n_inputs, n_required) GRAPH_##op,
@@ -191,6 +193,7 @@ graph_id graph_position_scale(graph *g, graph_id x, float beta, float period);
 graph_id graph_act_apply(graph *g, graph_id x, graph_act act);
 graph_id graph_rope_apply(graph *g, graph_id x, uint32_t head_dim, uint32_t rope_i);
 graph_id graph_add(graph *g, graph_id x, graph_id y);
+graph_id graph_mul(graph *g, graph_id x, graph_id y);
 graph_id graph_scale(graph *g, graph_id x, float factor);
 graph_id graph_glu(graph *g, graph_id gate, graph_id up, graph_act act);
 graph_id graph_kv_append(graph *g, graph_id k, graph_id v, uint32_t state_i, uint32_t n_heads);

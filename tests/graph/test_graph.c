@@ -288,6 +288,24 @@ static void rules_add(fixture *f)
     refuses(f, graph_add(&f->g, f->weight[NORM_W], f->weight[NORM_W]));
 }
 
+static void rules_mul(fixture *f)
+{
+    fixture_init(f);
+    check_value(f, graph_mul(&f->g, f->x, f->x), GRAPH_MUL, GRAPH_TOKENS, WIDTH);
+    graph_id one = graph_cols(&f->g, f->x, WIDTH, 3, 1);
+    check_value(f, graph_mul(&f->g, f->wide, one), GRAPH_MUL, GRAPH_TOKENS, WIDE);
+    check_value(f, graph_mul(&f->g, one, one), GRAPH_MUL, GRAPH_TOKENS, 1);
+    check_refused(f, graph_mul(&f->g, one, f->x), f->g.n_values, __LINE__);
+    refuses(f, graph_mul(&f->g, f->x, 0));
+    refuses(f, graph_mul(&f->g, 0, f->x));
+    refuses(f, graph_mul(&f->g, f->x, f->wide));
+    refuses(f, graph_mul(&f->g, f->x, f->taken));
+    refuses(f, graph_mul(&f->g, f->x, f->tokens)); /* one column, but no number */
+    refuses(f, graph_mul(&f->g, f->tokens, f->tokens));
+    refuses(f, graph_mul(&f->g, f->wide, f->state));
+    refuses(f, graph_mul(&f->g, f->weight[NORM_W], f->weight[NORM_W]));
+}
+
 static void rules_scale(fixture *f)
 {
     fixture_init(f);
@@ -784,6 +802,7 @@ static void (*const RULES[GRAPH_N_OPS])(fixture *f) = {
     [GRAPH_LAYER_NORM] = rules_layer_norm,
     [GRAPH_ACT] = rules_act,
     [GRAPH_POSITION_SCALE] = rules_position_scale,
+    [GRAPH_MUL] = rules_mul,
 };
 
 static void test_every_operation_has_its_rules(void **state)

@@ -357,6 +357,16 @@ static double activate(graph_act act, double x)
     return 0.5 * x * (1.0 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
 }
 
+static void run_mul(const run_state *r, const graph_value *v, float *y)
+{
+    const float *a = data(r, v->in[0]);
+    const float *b = data(r, v->in[1]);
+    size_t cols = r->p->g->values[v->in[1]].cols;
+    for (size_t i = 0; i < (size_t)n_rows(r, v) * v->cols; i++) {
+        y[i] = a[i] * b[cols == 1 ? i / v->cols : i];
+    }
+}
+
 static void run_elementwise(const run_state *r, const graph_value *v, float *y)
 {
     const float *a = data(r, v->in[0]);
@@ -772,6 +782,9 @@ static void run_value(const run_state *r, graph_id id)
     case GRAPH_ACT:
     case GRAPH_SOFTCAP:
         run_elementwise(r, v, data(r, id));
+        break;
+    case GRAPH_MUL:
+        run_mul(r, v, data(r, id));
         break;
     case GRAPH_KV_APPEND:
     case GRAPH_KV_STORE:
