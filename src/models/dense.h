@@ -114,24 +114,15 @@ struct dense {
 /* Rows for model_family.names: a tensor of its own; one of two in a tensor, the gate first. */
 #define DENSE_NAME(slot, hf, gguf)                                                                 \
     {                                                                                              \
-        (slot),                                                                                    \
-        {                                                                                          \
-            (hf), (gguf), SHAPE_NONE, SHAPE_NONE                                                   \
-        }                                                                                          \
+        (slot), STACK_SOURCE(hf, gguf, SHAPE_NONE, SHAPE_NONE)                                     \
     }
 #define DENSE_FUSED_GATE(hf, gguf)                                                                 \
     {                                                                                              \
-        PART_GATE,                                                                                 \
-        {                                                                                          \
-            (hf), (gguf), SHAPE(n_ff_pair), SHAPE_NONE                                             \
-        }                                                                                          \
+        PART_GATE, STACK_SOURCE(hf, gguf, SHAPE(n_ff_pair), SHAPE_NONE)                            \
     }
 #define DENSE_FUSED_UP(hf, gguf)                                                                   \
     {                                                                                              \
-        PART_UP,                                                                                   \
-        {                                                                                          \
-            (hf), (gguf), SHAPE(n_ff_pair), SHAPE(n_ff)                                            \
-        }                                                                                          \
+        PART_UP, STACK_SOURCE(hf, gguf, SHAPE(n_ff_pair), SHAPE(n_ff))                             \
     }
 
 #define DENSE_TYPES(...) ((const char *const[]){__VA_ARGS__, NULL})

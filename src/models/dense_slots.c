@@ -2,18 +2,9 @@
 #include "models/dense.h"
 
 /* Rows of a larger tensor: queries, keys and values, or gate and up, behind one another. */
-#define OWN(hf, gguf)                                                                              \
-    {                                                                                              \
-        (hf), (gguf), SHAPE_NONE, SHAPE_NONE                                                       \
-    }
-#define QKV(before)                                                                                \
-    {                                                                                              \
-        "self_attn.qkv_proj.weight", "attn_qkv.weight", SHAPE(n_qkv), (before)                     \
-    }
-#define GATE_UP(before)                                                                            \
-    {                                                                                              \
-        "mlp.gate_up_proj.weight", NULL, SHAPE(n_ff_pair), (before)                                \
-    }
+#define OWN(hf, gguf) STACK_SOURCE(hf, gguf, SHAPE_NONE, SHAPE_NONE)
+#define QKV(first) STACK_SOURCE("self_attn.qkv_proj.weight", "attn_qkv.weight", SHAPE(n_qkv), first)
+#define GATE_UP(first) STACK_SOURCE("mlp.gate_up_proj.weight", NULL, SHAPE(n_ff_pair), first)
 
 /* One matrix. */
 #define ONE(...)                                                                                   \

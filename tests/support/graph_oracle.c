@@ -50,6 +50,11 @@ typedef struct interval {
     double x, e;
 } interval;
 
+/* Many of them. */
+typedef struct interval_row {
+    const double *x, *e;
+} interval_row;
+
 static interval rounded(double x, double e, double (*round)(double))
 {
     double middle = round(x);
@@ -112,9 +117,16 @@ static void round_input(const graph_oracle *o, const tensor *t, double *x, doubl
         add_block_errors(x + i * cols, e + i * cols, cols);
 }
 
+/* Where each product is added after the other, each addition is rounded. */
+static double linear_units(const tensor *t, bool turned)
+{
+    bool one_by_one = turned || kernel_weights_of(t) == KERNEL_TURNED;
+    return LINEAR_UNITS + (one_by_one ? (double)(turned ? t->n_rows : t->n_cols) : 0.0);
+}
+
 /* sum + w x, its bound in *ye. */
 static double dot(const float *w, const double *x, const double *e, uint32_t n, double sum,
-                  double *ye)
+                  double units, double *ye)
 {
     double terms = fabs(sum);
     double off = 0.0;
@@ -123,7 +135,7 @@ static double dot(const float *w, const double *x, const double *e, uint32_t n, 
         terms += fabs((double)w[k]) * (fabs(x[k]) + e[k]);
         off += fabs((double)w[k]) * e[k];
     }
-    *ye = off + LINEAR_UNITS * U * terms;
+    *ye = off + units * U * terms;
     return sum;
 }
 
@@ -147,7 +159,7 @@ static void run_linear(graph_oracle *o, const graph_value *v, double *y, double 
         for (size_t i = 0; i < o->n; i++) {
             y[i * v->cols + row] =
                 dot(w, x + i * n_in, e + i * n_in, n_in, bias != NULL ? (double)bias[row] : 0.0,
-                    &ye[i * v->cols + row]);
+                    linear_units(t, false), &ye[i * v->cols + row]);
         }
         free(w);
     }
@@ -156,10 +168,12 @@ static void run_linear(graph_oracle *o, const graph_value *v, double *y, double 
     free(e);
 }
 
-/* One input times one matrix, or its transpose: y, ye [out]. */
-static void multiply(const graph_oracle *o, const tensor *t, bool transposed, const double *from,
-                     const double *from_e, double *y, double *ye)
+/* One input times one matrix, or its transpose, and a bias or NULL: y, ye [out]. */
+static void multiply(const graph_oracle *o, const tensor *t, bool transposed,
+                     const interval_row *in, const float *bias, double *y, double *ye)
 {
+    const double *from = in->x;
+    const double *from_e = in->e;
     uint32_t n_in = (uint32_t)(transposed ? t->n_rows : t->n_cols);
     uint32_t n_out = (uint32_t)(transposed ? t->n_cols : t->n_rows);
     double *x = copy_of(from, n_in);
@@ -175,9 +189,8 @@ static void multiply(const graph_oracle *o, const tensor *t, bool transposed, co
     for (uint32_t row = 0; row < n_out; row++) {
         for (uint32_t k = 0; k < n_in; k++)
             w[k] = transposed ? all[(size_t)k * n_out + row] : all[(size_t)row * n_in + k];
-        y[row] = dot(w, x, e, n_in, 0.0, &ye[row]);
-        /* Each addition is rounded, one after the other. */
-        if (transposed) ye[row] *= 1.0 + (double)n_in / LINEAR_UNITS;
+        y[row] = dot(w, x, e, n_in, bias != NULL ? (double)bias[row] : 0.0,
+                     linear_units(t, transposed), &ye[row]);
     }
     free(w);
     free(all);
@@ -192,8 +205,8 @@ static void run_linear_heads(graph_oracle *o, const graph_value *v, double *y, d
     size_t n_out = v->cols / stack->i[1];
     for (size_t i = 0; i < (size_t)o->n * stack->i[1]; i++) {
         const tensor *t = &o->g->tensors[stack->i[0] + i % stack->i[1]];
-        multiply(o, t, v->i[0] == 1, o->x[v->in[0]] + i * n_in, o->e[v->in[0]] + i * n_in,
-                 y + i * n_out, ye + i * n_out);
+        interval_row in = {o->x[v->in[0]] + i * n_in, o->e[v->in[0]] + i * n_in};
+        multiply(o, t, v->i[0] == 1, &in, NULL, y + i * n_out, ye + i * n_out);
     }
 }
 
@@ -292,6 +305,7 @@ static double activate(uint32_t act, double x)
     if (act == GRAPH_SIGMOID) return 1.0 / (1.0 + exp(-x));
     if (act == GRAPH_RELU2) return x > 0.0 ? x * x : 0.0;
     if (act == GRAPH_GELU_ERF) return 0.5 * x * erfc(-x / sqrt(2.0));
+    if (act == GRAPH_GPT_OSS) return x / (1.0 + exp(-(double)1.702F * x));
     double u = sqrt(2.0 / 3.14159265358979323846) * (x + 0.044715 * x * x * x);
     return x / (1.0 + exp(-2.0 * u));
 }
@@ -482,13 +496,25 @@ static void run_route(graph_oracle *o, const graph_value *v, double *y, double *
     free(c);
 }
 
+/* Within low and high, which are as near as x is to what it stands for, or nearer. */
+static interval bounded(interval a, float low, float high)
+{
+    if (high <= 0.0F) return a;
+    return (interval){fmax(fmin(a.x, (double)high), (double)low), a.e};
+}
+
 /* One expert of one token, added to y with weight w +- we. */
 static void add_expert(const graph_oracle *o, const graph_value *v, uint32_t expert, size_t token,
                        interval w, double *y, double *ye)
 {
     const graph *g = o->g;
     const tensor *t[3];
-    for (uint32_t i = 0; i < 3; i++) t[i] = &g->tensors[g->values[v->in[2 + i]].i[0] + expert];
+    float *bias[3] = {NULL};
+    for (uint32_t i = 0; i < 3; i++) {
+        t[i] = &g->tensors[g->values[v->in[2 + i]].i[0] + expert];
+        graph_id stack = v->in[5 + i];
+        if (stack != 0) bias[i] = decoded_row(&g->tensors[g->values[stack].i[0] + expert], 0);
+    }
     size_t width = (size_t)t[0]->n_rows;
     double *gate = zeros(4 * width, sizeof *gate);
     double *gate_e = gate + width;
@@ -496,16 +522,20 @@ static void add_expert(const graph_oracle *o, const graph_value *v, uint32_t exp
     double *up_e = up + width;
     double *out = zeros(2 * (size_t)v->cols, sizeof *out);
     double *out_e = out + v->cols;
-    const double *x = o->x[v->in[0]] + token * v->cols;
-    const double *e = o->e[v->in[0]] + token * v->cols;
-    multiply(o, t[0], false, x, e, gate, gate_e);
-    multiply(o, t[1], false, x, e, up, up_e);
+    interval_row x = {o->x[v->in[0]] + token * v->cols, o->e[v->in[0]] + token * v->cols};
+    interval_row inner = {gate, gate_e};
+    multiply(o, t[0], false, &x, bias[0], gate, gate_e);
+    multiply(o, t[1], false, &x, bias[1], up, up_e);
     for (size_t i = 0; i < width; i++) {
-        interval h = glu_of(v->i[0], (interval){gate[i], gate_e[i]}, (interval){up[i], up_e[i]});
+        interval a = bounded((interval){gate[i], gate_e[i]}, -INFINITY, v->f[0]);
+        interval b = bounded((interval){up[i], up_e[i]}, -v->f[0], v->f[0]);
+        if (v->i[0] == GRAPH_GPT_OSS) b = (interval){b.x + 1.0, b.e + 2 * U * (fabs(b.x) + 1.0)};
+        interval h = glu_of(v->i[0], a, b);
         gate[i] = h.x;
         gate_e[i] = h.e;
     }
-    multiply(o, t[2], false, gate, gate_e, out, out_e);
+    multiply(o, t[2], false, &inner, bias[2], out, out_e);
+    for (uint32_t i = 0; i < 3; i++) free(bias[i]);
     for (uint32_t i = 0; i < v->cols; i++) {
         y[i] += w.x * out[i];
         ye[i] += (fabs(w.x) + w.e) * out_e[i] + w.e * fabs(out[i]);
@@ -579,6 +609,15 @@ static score score_of(const graph_oracle *o, const graph_value *v, const stored 
     return r;
 }
 
+static double sink_of(const graph_oracle *o, const graph_value *v, uint32_t head)
+{
+    if (v->in[2] == 0) return (double)-INFINITY;
+    float *sinks = decoded_row(weight(o, v->in[2]), 0);
+    double sink = (double)sinks[head];
+    free(sinks);
+    return sink;
+}
+
 static void attend_one(const graph_oracle *o, const graph_value *v, const stored *st,
                        const kv_geometry *g, uint32_t token, uint32_t head, score *scores)
 {
@@ -588,7 +627,8 @@ static void attend_one(const graph_oracle *o, const graph_value *v, const stored
     while (g->layout == KV_LAYOUT_CHUNKED && low / g->window < token / g->window) low++;
     uint32_t end = 1 + (o->highest == NULL ? token : o->highest[token]);
     if (g->layout == KV_LAYOUT_CROSS) end = st->n;
-    double max = (double)-INFINITY;
+    double sink = sink_of(o, v, head);
+    double max = sink;
     double off = 0.0;
     for (uint32_t j = low; j < end; j++) {
         size_t k_at = ((size_t)j * st->heads + kv_head) * st->k_dim;
@@ -596,7 +636,7 @@ static void attend_one(const graph_oracle *o, const graph_value *v, const stored
         max = fmax(max, scores[j].s);
         off = fmax(off, scores[j].off);
     }
-    double sum = 0.0;
+    double sum = exp(sink - max);
     for (uint32_t j = low; j < end; j++) sum += exp(scores[j].s - max);
     double grown = exp(2.0 * off);
     double units = (SOFTMAX_UNITS + 8.0 * (end / 256 + 1)) * U;
