@@ -24,13 +24,16 @@ static const stack_source *slot_sources(const model_family *f, uint32_t slot_i, 
                                         uint32_t *n)
 {
     const model_slot *slot = &f->slots[slot_i];
+    const model_stack *stack = slot->stack;
     *n = 1;
     for (uint32_t i = 0; i < f->n_names; i++) {
-        if (f->names[i].slot == slot_i) return &f->names[i].source;
+        if (f->names[i].slot != slot_i) continue;
+        if (f->names[i].stack == NULL) return &f->names[i].source;
+        stack = f->names[i].stack;
     }
-    if (slot->stack != NULL) {
-        *n = slot->stack->n_sources;
-        return slot->stack->sources;
+    if (stack != NULL) {
+        *n = stack->n_sources;
+        return stack->sources;
     }
     *plain = (stack_source)STACK_SOURCE(slot->hf_name, slot->gguf_name, SHAPE_NONE, SHAPE_NONE);
     return plain;
@@ -104,7 +107,9 @@ static weft_status check_shape(const model_params *p, const model_slot *slot, co
     uint64_t rows = slot->rows == SHAPE_NONE ? 1 : model_field(p, slot->rows);
     uint64_t cols = model_field(p, slot->cols);
     bool vector = slot->rows == SHAPE_NONE || slot->rows == SHAPE(one);
-    bool ok = t->n_rows == rows && t->n_cols == cols && t->n_dims == (vector ? 1 : 2);
+    /* One row may be a matrix of that; GGUF's converter makes vectors of such. */
+    bool ok = t->n_dims == (vector ? 1 : 2) || (t->n_dims == 2 && slot->rows == SHAPE(one));
+    ok = ok && t->n_rows == rows && t->n_cols == cols;
     if (ok) return WEFT_OK;
     if (vector) {
         return err_set(err, WEFT_FORMAT, "tensor '%s' is [%llu, %llu], expected [%llu]", t->name,
