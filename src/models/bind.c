@@ -24,13 +24,16 @@ static const stack_source *slot_sources(const model_family *f, uint32_t slot_i, 
                                         uint32_t *n)
 {
     const model_slot *slot = &f->slots[slot_i];
+    const model_stack *stack = slot->stack;
     *n = 1;
     for (uint32_t i = 0; i < f->n_names; i++) {
-        if (f->names[i].slot == slot_i) return &f->names[i].source;
+        if (f->names[i].slot != slot_i) continue;
+        if (f->names[i].stack == NULL) return &f->names[i].source;
+        stack = f->names[i].stack;
     }
-    if (slot->stack != NULL) {
-        *n = slot->stack->n_sources;
-        return slot->stack->sources;
+    if (stack != NULL) {
+        *n = stack->n_sources;
+        return stack->sources;
     }
     *plain = (stack_source)STACK_SOURCE(slot->hf_name, slot->gguf_name, SHAPE_NONE, SHAPE_NONE);
     return plain;

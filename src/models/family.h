@@ -203,6 +203,7 @@ typedef struct model_slot {
 typedef struct model_name {
     uint32_t slot;
     stack_source source;
+    const model_stack *stack; /* its sources instead, where there are several; else NULL */
 } model_name;
 
 typedef struct model_family model_family;

@@ -1,5 +1,5 @@
-/* test_gpt_oss.c - gpt-oss in every form that a checkpoint has it in, its rope, and what is refused.
- * All forms are written from the golden, whose experts lie by columns, gate and up in turn. */
+/* test_gpt_oss.c - gpt-oss in every form that a checkpoint has it in, its rope, and refusals. All
+ * forms are written from the golden, whose experts lie by columns, gate and up in turn. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -212,8 +212,8 @@ static void glu_sigmoid(const float *gate, const float *up, uint32_t n, float *y
     vf_store_part(y + i, last, n - i);
 }
 
-/* x = 1.702 g and what rounding took from it; g / (1 + e^-x), of negative x as g e^x / (1 + e^x), so
- * that nothing overflows. Beyond 100 the result is g or 0. */
+/* x = 1.702 g and what rounding took from it; g / (1 + e^-x), of negative x as g e^x / (1 + e^x),
+ * so that nothing overflows. Beyond 100 the result is g or 0. */
 INLINE vf vf_gpt_oss(vf g, vf up)
 {
     const vf alpha = vf_set1(1.702F);
