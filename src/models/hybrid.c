@@ -74,7 +74,7 @@ static graph_id add_experts(model_build *b, uint32_t l, graph_id x, graph_id m)
     graph_id up = graph_linear(g, m, build_slot(b, SHARED_UP, l), 0);
     graph_id h = graph_glu(g, gate, up, p->act);
     h = graph_linear(g, h, build_slot(b, SHARED_DOWN, l), 0);
-    x = graph_add(g, x, graph_glu(g, factor, h, GRAPH_SIGMOID));
+    x = graph_add(g, x, graph_mul(g, h, graph_act_apply(g, factor, GRAPH_SIGMOID)));
     graph_id scores = graph_linear(g, m, build_slot(b, ROUTER, l), 0);
     graph_route how = {
         .top_k = p->n_top, .flags = p->route_normalize ? GRAPH_ROUTE_NORMALIZE : 0, .scale = 1.0F};

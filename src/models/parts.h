@@ -121,6 +121,9 @@ typedef struct part_attention {
     bool gated;      /* Wq gives queries and gates, head by head: sigmoid(gate) * attend(...) */
 } part_attention;
 
+/* Describes the state of a layer with the family's heads; window 0: full. Its index. */
+uint32_t part_state(model_build *b, uint32_t window);
+
 /* x [n, d], normed -> Wo attend(rope(norm(Wq x)), ...) [n, d]; norms where the family has them. */
 graph_id part_attention_build(model_build *b, uint32_t layer, graph_id x, part_attention how);
 
