@@ -158,7 +158,7 @@ static void test_hybrids(void **state)
     const char *const *isas = run_isas(&n_isas);
     for (size_t k = 0; k < 3; k++) {
         char path[600];
-        snprintf(path, sizeof path, "%s/tests/golden/%s", WEFT_SOURCE_DIR, NAMES[k]);
+        snprintf(path, sizeof path, "%s/%s", WEFT_GOLDEN_DIR, NAMES[k]);
         weft_model *model = run_open_model(path);
         for (size_t i = TEST_SLOWED || k < 2 ? n_isas - 1 : 0; i < n_isas; i++) {
             check_setting(model, (setting){WEFT_ACT_F32, NULL, isas[i], NULL});
