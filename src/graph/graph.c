@@ -484,17 +484,17 @@ graph_id graph_experts_biased(graph *g, graph_id x, graph_id route, const graph_
                               .f = {limit, 0}});
 }
 
-graph_id graph_conv(graph *g, graph_id x, graph_id weight, uint32_t state_i)
+graph_id graph_conv(graph *g, graph_id x, graph_id weight, uint32_t state_i, graph_conv_act act)
 {
     const graph_value *a = at(g, x);
     const graph_value *w = at(g, weight);
     bool ok = is_tokens(a) && w->op == GRAPH_WEIGHT && w->rows == a->cols && w->cols > 1;
-    return emit_writer(g, ok && w->cols <= GRAPH_TAPS,
+    return emit_writer(g, ok && w->cols <= GRAPH_TAPS && act <= GRAPH_CONV_PLAIN,
                        (graph_value){.op = GRAPH_CONV,
                                      .in = {x, weight},
                                      .rows = GRAPH_TOKENS,
                                      .cols = a->cols,
-                                     .i = {state_i, 0}});
+                                     .i = {state_i, (uint32_t)act}});
 }
 
 graph_id graph_gated_delta(graph *g, const graph_delta *d)

@@ -56,9 +56,9 @@
  *               [1, I], [1, I], [1, d]; i0 graph_act, f0 limit: the sum over a token's experts e,
  *               as route lists them, of w_e down_e(act(gate_e x) * up_e x); [n, d]. With a limit
  *               gate_e x is at most that, up_e x within it on both sides
- *   conv        x [n, C], weight [C, K]; i0 state index: silu of the sum of each column's last K
- *               numbers, of its own sequence and oldest first, times the weight's row; the state's
- *               tail [K - 1, C] holds those of earlier steps; [n, C]
+ *   conv        x [n, C], weight [C, K]; i0 state index, i1 graph_conv_act: silu of, or just, the
+ *               sum of each column's last K numbers, of its own sequence and oldest first, times
+ *               the weight's row; the state's tail [K - 1, C] holds those of earlier steps; [n, C]
  *   gated_delta x [n, 2 Hk Dk + Hv Dv], a conv of the same state: queries, keys, values; decay and
  *               rate [n, Hv]; A_log and bias [1, Hv]; i0 state index, i1 Hk, f0 epsilon; [n, Hv *
  *               Dv]. Token by token, for each value head h, whose queries and keys are those of
@@ -116,6 +116,8 @@ typedef enum graph_act {
     GRAPH_RELU2 = 4,
     GRAPH_GPT_OSS = 5
 } graph_act;
+
+typedef enum graph_conv_act { GRAPH_CONV_SILU = 0, GRAPH_CONV_PLAIN = 1 } graph_conv_act;
 
 /* Scores are sigmoids of their own instead of a softmax; chosen ones are divided by their sum. */
 enum { GRAPH_ROUTE_SIGMOID = 1, GRAPH_ROUTE_NORMALIZE = 2 };
@@ -220,7 +222,7 @@ graph_id graph_experts(graph *g, graph_id x, graph_id route, const graph_id stac
 /* stacks: gate, up, down, and their biases, each 0 where there is none. limit 0: none */
 graph_id graph_experts_biased(graph *g, graph_id x, graph_id route, const graph_id stacks[6],
                               graph_act act, float limit);
-graph_id graph_conv(graph *g, graph_id x, graph_id weight, uint32_t state_i);
+graph_id graph_conv(graph *g, graph_id x, graph_id weight, uint32_t state_i, graph_conv_act act);
 
 /* Inputs of graph_gated_delta, and how its state is indexed. */
 typedef struct graph_delta {

@@ -702,24 +702,30 @@ static void rules_experts(fixture *f)
 static void rules_conv(fixture *f)
 {
     fixture_init(f);
-    graph_id id = graph_conv(&f->g, f->wide, f->weight[CONV_W], 3);
+    graph_id id = graph_conv(&f->g, f->wide, f->weight[CONV_W], 3, GRAPH_CONV_SILU);
     check_value(f, id, GRAPH_CONV, GRAPH_TOKENS, WIDE);
     assert_int_equal(f->values[id].i[0], 3);
     assert_int_equal(f->g.n_states, 4);
-    refuses(f, graph_conv(&f->g, f->wide, f->weight[CONV_W], 0)); /* keys and values */
-    refuses(f, graph_conv(&f->g, f->wide, f->weight[CONV_W], 65536));
-    refuses(f, graph_conv(&f->g, f->x, f->weight[CONV_W], 1));
-    refuses(f, graph_conv(&f->g, f->wide, f->weight[WIDE_BIAS], 1));
-    refuses(f, graph_conv(&f->g, f->wide, f->weight[MANY_TAPS_W], 1));
-    refuses(f, graph_conv(&f->g, f->wide, f->wide, 1));
-    refuses(f, graph_conv(&f->g, f->wide, 0, 1));
-    refuses(f, graph_conv(&f->g, f->state, f->weight[CONV_W], 1));
+    fixture_init(f);
+    id = graph_conv(&f->g, f->wide, f->weight[CONV_W], 3, GRAPH_CONV_PLAIN);
+    assert_int_equal(f->values[id].i[1], GRAPH_CONV_PLAIN);
+    refuses(f, graph_conv(&f->g, f->wide, f->weight[CONV_W], 1, (graph_conv_act)2));
+    refuses(
+        f, graph_conv(&f->g, f->wide, f->weight[CONV_W], 0, GRAPH_CONV_SILU)); /* keys and values */
+    refuses(f, graph_conv(&f->g, f->wide, f->weight[CONV_W], 65536, GRAPH_CONV_SILU));
+    refuses(f, graph_conv(&f->g, f->x, f->weight[CONV_W], 1, GRAPH_CONV_SILU));
+    refuses(f, graph_conv(&f->g, f->wide, f->weight[WIDE_BIAS], 1, GRAPH_CONV_SILU));
+    refuses(f, graph_conv(&f->g, f->wide, f->weight[MANY_TAPS_W], 1, GRAPH_CONV_SILU));
+    refuses(f, graph_conv(&f->g, f->wide, f->wide, 1, GRAPH_CONV_SILU));
+    refuses(f, graph_conv(&f->g, f->wide, 0, 1, GRAPH_CONV_SILU));
+    refuses(f, graph_conv(&f->g, f->state, f->weight[CONV_W], 1, GRAPH_CONV_SILU));
     /* Twice the same state, and keys and values into it. */
     fixture_init(f);
-    assert_int_not_equal(graph_conv(&f->g, f->wide, f->weight[CONV_W], 1), 0);
-    check_refused(f, graph_conv(&f->g, f->wide, f->weight[CONV_W], 1), f->g.n_values, __LINE__);
+    assert_int_not_equal(graph_conv(&f->g, f->wide, f->weight[CONV_W], 1, GRAPH_CONV_SILU), 0);
+    check_refused(f, graph_conv(&f->g, f->wide, f->weight[CONV_W], 1, GRAPH_CONV_SILU),
+                  f->g.n_values, __LINE__);
     fixture_init(f);
-    assert_int_not_equal(graph_conv(&f->g, f->wide, f->weight[CONV_W], 1), 0);
+    assert_int_not_equal(graph_conv(&f->g, f->wide, f->weight[CONV_W], 1, GRAPH_CONV_SILU), 0);
     assert_int_equal(graph_kv_append(&f->g, f->x, f->x, 1, KEY_HEADS), 0);
 }
 
@@ -730,7 +736,7 @@ static graph_delta delta_of(fixture *f)
     graph_delta d = {.state_i = 1, .n_k_heads = 2, .k_dim = 5, .eps = 1e-6F};
     d.decay = graph_linear(&f->g, f->x, f->weight[GATE_W], 0);
     d.rate = graph_linear(&f->g, f->x, f->weight[GATE_W], 0);
-    d.x = graph_conv(&f->g, f->wide, f->weight[CONV_W], 1);
+    d.x = graph_conv(&f->g, f->wide, f->weight[CONV_W], 1, GRAPH_CONV_SILU);
     d.a_log = d.bias = f->weight[GATE_BIAS];
     return d;
 }

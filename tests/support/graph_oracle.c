@@ -678,8 +678,9 @@ static void run_conv(graph_oracle *o, const graph_value *v, double *y, double *y
                 off += fabs(factor) * e;
                 terms += fabs(factor) * (fabs(x) + e);
             }
-            y[i * cols + c] = activate(GRAPH_SILU, sum);
-            ye[i * cols + c] = 1.2 * (off + CONV_UNITS * U * terms);
+            bool plain = v->i[1] == GRAPH_CONV_PLAIN;
+            y[i * cols + c] = plain ? sum : activate(GRAPH_SILU, sum);
+            ye[i * cols + c] = (plain ? 1.0 : 1.2) * (off + CONV_UNITS * U * terms);
         }
         free(w);
     }

@@ -603,7 +603,8 @@ static void conv_stretch(const run_state *r, const graph_value *v, const stretch
             for (size_t j = 0; j < n_taps; j++) {
                 sum += (double)r->p->row[j] * tap(s, v->cols, n_taps - 1, i, n_taps - 1 - j, c);
             }
-            s->y[i * v->cols + c] = (float)activate(GRAPH_SILU, sum);
+            if (v->i[1] == GRAPH_CONV_SILU) sum = activate(GRAPH_SILU, sum);
+            s->y[i * v->cols + c] = (float)sum;
         }
         for (size_t j = 0; j + 1 < n_taps; j++) {
             /* As seen from the token behind the last. */
