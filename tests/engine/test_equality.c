@@ -169,6 +169,26 @@ static void test_sinks(void **state)
     weft_model_close(model);
 }
 
+/* Experts of dense decoders, with and without one that every token goes to. */
+static void test_experts(void **state)
+{
+    (void)state;
+    static const char *const NAMES[] = {"qwen2_moe", "qwen3_moe", "mixtral", "olmoe"};
+    size_t n_isas;
+    const char *const *isas = run_isas(&n_isas);
+    for (size_t k = 0; k < 4; k++) {
+        char path[600];
+        snprintf(path, sizeof path, "%s/%s", WEFT_GOLDEN_DIR, NAMES[k]);
+        weft_model *model = run_open_model(path);
+        for (size_t i = TEST_SLOWED || k > 0 ? n_isas - 1 : 0; i < n_isas; i++) {
+            check_setting(model, (setting){WEFT_ACT_F32, NULL, isas[i], NULL});
+            check_setting(model, (setting){WEFT_ACT_BF16, NULL, isas[i], NULL});
+        }
+        if (k == 0) check_setting(model, (setting){WEFT_ACT_F32, NULL, NULL, "ref"});
+        weft_model_close(model);
+    }
+}
+
 /* Experts behind gated delta nets, grouped matrices, convolutions between gates. */
 static void test_hybrids(void **state)
 {
@@ -237,6 +257,7 @@ int main(void)
         cmocka_unit_test(test_latents_and_experts),
         cmocka_unit_test(test_shared_keys_and_values),
         cmocka_unit_test(test_sinks),
+        cmocka_unit_test(test_experts),
         cmocka_unit_test(test_hybrids),
         cmocka_unit_test(test_packed),
         cmocka_unit_test(test_tiny),

@@ -140,4 +140,3 @@ void oracle_route(const graph_oracle *o, const graph_value *v, double *y, double
     free(p);
     free(c);
 }
-
