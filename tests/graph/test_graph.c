@@ -363,6 +363,57 @@ static void rules_kv_append(fixture *f)
     refuses(f, graph_kv_append_latent(&f->g, f->x, 0, 1));
     refuses(f, graph_kv_append_latent(&f->g, f->taken, 2, 1));
     refuses(f, graph_kv_append_latent(&f->g, f->x, 2, 0));
+    refuses(f, graph_kv_append_keys(&f->g, f->x, 0));
+    refuses(f, graph_kv_append_keys(&f->g, f->taken, 1));
+    refuses(f, graph_kv_append_keys(&f->g, f->state, 1));
+    refuses(f, graph_kv_append_keys(&f->g, 0, 1));
+}
+
+/* 36 columns: 4 heads of 9 over keys alone, of 9. */
+static graph_id keys_of(fixture *f, uint32_t state_i)
+{
+    fixture_init(f);
+    return graph_kv_append_keys(&f->g, graph_cols(&f->g, f->wide, 36, 0, 9), state_i);
+}
+
+/* One input of a select changed. */
+#define refuses_select(f, with)                                                                    \
+    do {                                                                                           \
+        graph_id keys_i = keys_of(f, 1);                                                           \
+        graph_id weights_i = graph_linear(&(f)->g, (f)->x, (f)->weight[GATE_W], 0);                \
+        graph_id in[] = {(f)->wide, weights_i, keys_i, 7};                                         \
+        with;                                                                                      \
+        check_refused((f), graph_select(&(f)->g, in[0], in[1], in[2], in[3]), (f)->g.n_values,     \
+                      __LINE__);                                                                   \
+    } while (0)
+
+static void rules_select(fixture *f)
+{
+    graph_id keys = keys_of(f, 3);
+    check_value(f, keys, GRAPH_KV_APPEND, GRAPH_TOKENS, 0);
+    assert_int_equal(f->values[keys].i[2], 9);
+    assert_int_equal(f->g.n_states, 4);
+    graph_id weights = graph_linear(&f->g, f->x, f->weight[GATE_W], 0);
+    graph_id id = graph_select(&f->g, f->wide, weights, keys, 7);
+    check_value(f, id, GRAPH_SELECT, GRAPH_TOKENS, 8);
+    assert_int_equal(f->values[id].i[0], 7);
+    /* A list is no number, and attends to some positions; keys alone are not attended to. */
+    graph_id o = graph_attend_listed(&f->g, f->x, f->state, id, 2, 0.5F);
+    check_value(f, o, GRAPH_ATTEND, GRAPH_TOKENS, 36);
+    assert_int_equal(f->values[o].in[2], id);
+    assert_int_equal(graph_scale(&f->g, id, 2.0F), 0);
+    keys = keys_of(f, 1);
+    assert_int_equal(graph_attend(&f->g, f->x, keys, 2, 1, 0), 0);
+    refuses_select(f, in[0] = f->x); /* 4 heads of 6 */
+    refuses_select(f, in[0] = f->taken);
+    refuses_select(f, in[0] = 0);
+    refuses_select(f, in[1] = f->x);
+    refuses_select(f, in[1] = 0);
+    refuses_select(f, in[2] = f->state);
+    refuses_select(f, in[2] = f->wide);
+    refuses_select(f, in[2] = 0);
+    refuses_select(f, in[3] = 0);
+    refuses_select(f, in[3] = UINT32_MAX);
 }
 
 static void rules_attend(fixture *f)
@@ -384,6 +435,8 @@ static void rules_attend(fixture *f)
     refuses(f, graph_attend(&f->g, f->x, f->x, 2, 1, 0));
     refuses(f, graph_attend(&f->g, f->x, 0, 2, 1, 0));
     refuses(f, graph_attend(&f->g, f->taken, f->state, 2, 1, 0));
+    refuses(f, graph_attend_listed(&f->g, f->x, f->state, 0, 2, 1));
+    refuses(f, graph_attend_listed(&f->g, f->x, f->state, f->x, 2, 1));
 }
 
 static void rules_kv_store(fixture *f)
@@ -752,6 +805,7 @@ static void (*const RULES[GRAPH_N_OPS])(fixture *f) = {
     [GRAPH_ACT] = rules_act,
     [GRAPH_POSITION_SCALE] = rules_position_scale,
     [GRAPH_MUL] = rules_mul,
+    [GRAPH_SELECT] = rules_select,
 };
 
 static void test_every_operation_has_its_rules(void **state)

@@ -167,6 +167,16 @@ static double conv_column(const kernel_conv *a, uint32_t c)
     return sum;
 }
 
+static void relu_sum(const kernel_relu_sum *a)
+{
+    for (uint32_t i = 0; i < a->n_rows; i++) {
+        const float *s = a->s + i * a->s_stride;
+        for (uint32_t j = 0; j < a->n; j++) {
+            a->y[j] = fmaf(a->w[i], s[j] > 0.0F ? s[j] : 0.0F, a->y[j]);
+        }
+    }
+}
+
 static void conv_silu(const kernel_conv *a)
 {
     for (uint32_t c = 0; c < a->n; c++) {
@@ -368,6 +378,7 @@ void cpu_fill_generic(cpu_kernels *k)
     k->glu_sigmoid = glu_sigmoid;
     k->conv_silu = conv_silu;
     k->conv_plain = conv_plain;
+    k->relu_sum = relu_sum;
     k->delta = delta;
     k->scores_f32 = scores_f32;
     k->scores_f16 = scores_f16;

@@ -33,6 +33,8 @@ struct backend_plan {
     double *chooser;    /* [widest], what experts are chosen by; the sum of their outputs */
     float *gate, *up;   /* [widest], of one expert */
     bool *flags;        /* [widest], experts that may be chosen */
+    float *scores;      /* [context], of positions, where some are selected */
+    uint32_t *bins;     /* [HOST_SELECT_BINS] */
     size_t n_floats, widest, n_bytes;
 };
 
@@ -91,6 +93,8 @@ static void ref_plan_free(backend *b, backend_plan *plan)
     mem_free(a, plan->gate, plan->widest * sizeof(float));
     mem_free(a, plan->up, plan->widest * sizeof(float));
     mem_free(a, plan->flags, plan->widest * sizeof(bool));
+    mem_free(a, plan->scores, plan->limits.context * sizeof(float));
+    mem_free(a, plan->bins, HOST_SELECT_BINS * sizeof(uint32_t));
     mem_free(a, plan, sizeof *plan);
 }
 
@@ -124,8 +128,10 @@ static weft_status ref_plan(backend *b, const graph *g, const backend_limits *li
         p->gate = mem_alloc(a, p->widest * sizeof(float));
         p->up = mem_alloc(a, p->widest * sizeof(float));
         p->flags = mem_alloc(a, p->widest * sizeof(bool));
+        p->scores = mem_alloc(a, limits->context * sizeof(float));
+        p->bins = mem_alloc(a, HOST_SELECT_BINS * sizeof(uint32_t));
         bool all = p->slots && p->values && p->row && p->norm_weight && p->o;
-        all = all && p->chooser && p->gate && p->up && p->flags;
+        all = all && p->chooser && p->gate && p->up && p->flags && p->scores && p->bins;
         if (!all) status = err_set(err, WEFT_NOMEM, "out of memory for a plan");
     }
     p->n_bytes = p->n_floats * sizeof(float);
@@ -491,10 +497,10 @@ static void unrotate(double *x, uint32_t n)
     }
 }
 
-/* One query against what it sees of one head: y [v_dim], zeros where that is nothing. The row
- * buffer of the plan holds a decoded key or value. */
+/* One query against what it sees of one head, or what a list has of that: y [v_dim], zeros where
+ * that is nothing. The row buffer of the plan holds a decoded key or value. */
 static void attend_one(const run_state *r, const graph_value *v, const kv_view *view, uint32_t head,
-                       const float *q, backend_span seen, float *y)
+                       const float *q, backend_span seen, const uint32_t *list, float *y)
 {
     const kv_geometry *g = view->geometry;
     const kv_codec *vc = kv_codec_by_id(g->v_codec);
@@ -502,7 +508,9 @@ static void attend_one(const run_state *r, const graph_value *v, const kv_view *
     double sum = 0.0;
     double *o = r->p->o;
     memset(o, 0, g->v_dim * sizeof(double));
-    for (uint32_t j = seen.first; j < seen.end; j++) {
+    if (list != NULL) seen = (backend_span){0, list[0]};
+    for (uint32_t i = seen.first; i < seen.end; i++) {
+        uint32_t j = list != NULL ? list[1 + i] : i;
         host_key(g, kv_key(view, head, j), r->p->row);
         double score = 0.0;
         for (uint32_t d = 0; d < g->k_dim; d++) score += (double)q[d] * (double)r->p->row[d];
@@ -526,16 +534,54 @@ static void run_attend(const run_state *r, const graph_value *v, float *y)
     const graph_value *state = &r->p->g->values[v->in[1]];
     const float *q = data(r, v->in[0]);
     uint32_t n_heads = v->i[0];
+    float *lists = v->in[2] != 0 ? data(r, v->in[2]) : NULL;
     for (uint32_t row_i = 0; row_i < r->step->n_rows; row_i++) {
         const kv_view *view = view_of(r, state->i[0], row_i);
         const kv_geometry *g = view->geometry;
         uint32_t group = n_heads / g->n_heads;
         for (uint32_t i = r->step->row_starts[row_i]; i < r->step->row_starts[row_i + 1]; i++) {
             backend_span seen = backend_seen(r->step, view, i);
+            const uint32_t *list = NULL;
+            if (lists != NULL) list = host_list(lists, i, r->p->g->values[v->in[2]].cols);
             for (uint32_t h = 0; h < n_heads; h++) {
                 size_t at = (size_t)i * n_heads + h;
-                attend_one(r, v, view, h / group, q + at * g->k_dim, seen, y + at * g->v_dim);
+                attend_one(r, v, view, h / group, q + at * g->k_dim, seen, list, y + at * g->v_dim);
             }
+        }
+    }
+}
+
+/* The sum of one token and one position, whose key is in the plan's row. */
+static double index_score(const run_state *r, const float *q, const float *w, uint32_t n_heads,
+                          uint32_t k_dim)
+{
+    double sum = 0.0;
+    for (uint32_t h = 0; h < n_heads; h++, q += k_dim) {
+        double dot = 0.0;
+        for (uint32_t d = 0; d < k_dim; d++) dot += (double)q[d] * (double)r->p->row[d];
+        sum += (double)w[h] * (dot > 0.0 ? dot : 0.0);
+    }
+    return sum;
+}
+
+static void run_select(const run_state *r, const graph_value *v, float *y)
+{
+    uint32_t q_cols = r->p->g->values[v->in[0]].cols;
+    uint32_t n_heads = r->p->g->values[v->in[1]].cols;
+    uint32_t state_i = r->p->g->values[v->in[2]].i[0];
+    for (uint32_t row_i = 0; row_i < r->step->n_rows; row_i++) {
+        const kv_view *view = view_of(r, state_i, row_i);
+        for (uint32_t i = r->step->row_starts[row_i]; i < r->step->row_starts[row_i + 1]; i++) {
+            backend_span seen = backend_seen(r->step, view, i);
+            const float *q = data(r, v->in[0]) + (size_t)i * q_cols;
+            const float *w = data(r, v->in[1]) + (size_t)i * n_heads;
+            for (uint32_t j = seen.first; j < seen.end; j++) {
+                host_key(view->geometry, kv_key(view, 0, j), r->p->row);
+                r->p->scores[j - seen.first] =
+                    (float)index_score(r, q, w, n_heads, view->geometry->k_dim);
+            }
+            host_select(r->p->scores, seen.end - seen.first, seen.first, v->i[0], r->p->bins,
+                        host_list(y, i, v->cols));
         }
     }
 }
@@ -773,6 +819,9 @@ static void run_value(const run_state *r, graph_id id)
         break;
     case GRAPH_ATTEND:
         run_attend(r, v, data(r, id));
+        break;
+    case GRAPH_SELECT:
+        run_select(r, v, data(r, id));
         break;
     case GRAPH_TAKE:
         run_take(r, v, data(r, id));

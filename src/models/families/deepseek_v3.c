@@ -1,6 +1,11 @@
-/* deepseek_v3.c - DeepSeek V3 and what is shaped like it (Kimi K2): one latent a token for keys and
- * values, experts chosen by sigmoids in groups, beside some that every token goes to. Source:
- * Transformers' modeling_deepseek_v3; mlx-lm's deepseek_v3.
+/* deepseek_v3.c - DeepSeek V3 and what is shaped like it (Kimi K2, DeepSeek V3.2, GLM 5): one
+ * latent a token for keys and values, experts chosen by sigmoids in groups, beside some that every
+ * token goes to. Source: Transformers' modeling_deepseek_v3, modeling_deepseek_v32 and
+ * modeling_glm_moe_dsa; mlx-lm's deepseek_v3.
+ *
+ * In the latter two a layer attends to the positions that its index chooses, or that an earlier
+ * layer's did. Sums of the index are compared and nothing else, so the positive factors that the
+ * reference puts on them, 1 / sqrt of the heads and of their columns, are left out.
  *
  * Attention is computed among latents, always: queries are brought to them by the first rows of a
  * head's block of kv_b, read the other way round, and what is attended to leaves them by the rest.
@@ -28,6 +33,11 @@ enum {
     SHARED_GATE,
     SHARED_UP,
     SHARED_DOWN,
+    INDEX_Q,
+    INDEX_K,
+    INDEX_K_NORM,
+    INDEX_K_BIAS,
+    INDEX_WEIGHTS,
     N_SLOTS
 };
 
@@ -58,6 +68,9 @@ static const model_param PARAMS[] = {
     {"routed_scaling_factor", NULL, SHAPE(route_scale), PARAM_F32, false, -1e6, 1e6, 1},
     {"num_nextn_predict_layers", NULL, SHAPE(n_later), PARAM_U32, false, 0, MODEL_LAYERS, 0},
     {"norm_topk_prob", NULL, SHAPE(route_normalize), PARAM_BOOL, false, 0, 1, 1},
+    {"index_n_heads", NULL, SHAPE(n_index_heads), PARAM_U32, false, 1, 4096, 0},
+    {"index_head_dim", NULL, SHAPE(index_dim), PARAM_U32, false, 2, 1 << 14, 0},
+    {"index_topk", NULL, SHAPE(index_top), PARAM_U32, false, 1, 1 << 24, 0},
 };
 
 static const model_stack TO_LATENT_STACK = {
@@ -117,7 +130,24 @@ static const model_slot SLOTS[N_SLOTS] = {
                               SHAPE(has_shared), SLOT_IN(is_moe)),
     [SHARED_DOWN] = SLOT_MATRIX("mlp.shared_experts.down_proj.weight", n_embd, n_shared_ff,
                                 SHAPE(has_shared), SLOT_IN(is_moe)),
+    [INDEX_Q] = SLOT_MATRIX("self_attn.indexer.wq_b.weight", index_q_dim, q_rank, SHAPE_NONE,
+                            SLOT_IN(has_index)),
+    [INDEX_K] = SLOT_MATRIX("self_attn.indexer.wk.weight", index_dim, n_embd, SHAPE_NONE,
+                            SLOT_IN(has_index)),
+    [INDEX_K_NORM] =
+        SLOT_VECTOR("self_attn.indexer.k_norm.weight", index_dim, SHAPE_NONE, SLOT_IN(has_index)),
+    [INDEX_K_BIAS] =
+        SLOT_VECTOR("self_attn.indexer.k_norm.bias", index_dim, SHAPE_NONE, SLOT_IN(has_index)),
+    [INDEX_WEIGHTS] = SLOT_MATRIX("self_attn.indexer.weights_proj.weight", n_index_heads, n_embd,
+                                  SHAPE_NONE, SLOT_IN(has_index)),
 };
+
+/* Types whose layers attend to what an index chooses. */
+static bool is_indexed(const model_source *source)
+{
+    return str_equal_text(source->type, "glm_moe_dsa") ||
+           str_equal_text(source->type, "deepseek_v32");
+}
 
 /* Values that would be computed wrongly. */
 static weft_status refuse(const model_params *p, const model_source *source, weft_error *err)
@@ -139,23 +169,130 @@ static weft_status refuse(const model_params *p, const model_source *source, wef
     double freq = 1.0;
     weft_status status = source_number(source, "moe_layer_freq", NULL, &found, &freq, err);
     if (status != WEFT_OK) return status;
-    if (p->qkv_bias || freq != 1.0) {
+    bool mlp_bias = false;
+    status = source_flag(source, "mlp_bias", NULL, &found, &mlp_bias, err);
+    if (status != WEFT_OK) return status;
+    if (p->qkv_bias || mlp_bias || freq != 1.0) {
+        const char *what = mlp_bias ? "mlp_bias" : "a moe_layer_freq other than 1";
         return err_set(err, WEFT_UNSUPPORTED, "config.json: %s is not supported for deepseek_v3",
-                       p->qkv_bias ? "attention_bias" : "a moe_layer_freq other than 1");
+                       p->qkv_bias ? "attention_bias" : what);
     }
     return WEFT_OK;
 }
 
-static weft_status derive_experts(model_params *p, weft_error *err)
+/* A list with one of two words for each layer, true for the first; *found false when absent. */
+static weft_status layer_words(const model_params *p, const model_source *source, const char *key,
+                               const char *const words[2], bool *of, bool *found, weft_error *err)
 {
-    bool any = p->n_experts > 0 && p->n_dense_first < p->n_layers;
-    for (uint32_t i = 0; i < p->n_layers; i++) p->is_moe[i] = any && i >= p->n_dense_first;
+    const json *list = json_get(source->config, key);
+    *found = json_kind_of(list) != JSON_KIND_NULL;
+    if (!*found) return WEFT_OK;
+    if (json_kind_of(list) != JSON_KIND_ARRAY || json_length(list) != p->n_layers) {
+        return err_set(err, WEFT_FORMAT, "config.json: %s has %zu entries for %u layers", key,
+                       json_length(list), p->n_layers);
+    }
+    for (uint32_t i = 0; i < p->n_layers; i++) {
+        str word = json_text(json_at(list, i));
+        of[i] = str_equal_text(word, words[0]);
+        if (of[i] || str_equal_text(word, words[1])) continue;
+        return err_set(err, WEFT_UNSUPPORTED, "config.json: %s '%.*s' of layer %u is not supported",
+                       key, (int)(word.len < 64 ? word.len : 64), word.ptr, i);
+    }
+    return WEFT_OK;
+}
+
+/* "FSSF...", one letter a layer. */
+static weft_status index_pattern(model_params *p, str pattern, weft_error *err)
+{
+    bool ok = pattern.len == p->n_layers;
+    for (uint32_t i = 0; i < p->n_layers && ok; i++) {
+        p->has_index[i] = pattern.ptr[i] == 'F';
+        ok = p->has_index[i] || pattern.ptr[i] == 'S';
+    }
+    if (ok) return WEFT_OK;
+    return err_set(err, WEFT_FORMAT,
+                   "config.json: index_topk_pattern '%.*s', expected F or S for each of %u layers",
+                   (int)(pattern.len < 64 ? pattern.len : 64), pattern.ptr, p->n_layers);
+}
+
+/* Which layers choose: a list, a pattern, or every index_topk_freq-th from a first few on. */
+static weft_status index_layers(model_params *p, const model_source *source, weft_error *err)
+{
+    static const char *const WORDS[2] = {"full", "shared"};
+    bool found;
+    weft_status status = layer_words(p, source, "indexer_types", WORDS, p->has_index, &found, err);
+    if (status != WEFT_OK || found) return status;
+    const json *pattern = json_get(source->config, "index_topk_pattern");
+    if (json_kind_of(pattern) == JSON_KIND_ARRAY)
+        return layer_words(p, source, "index_topk_pattern", WORDS, p->has_index, &found, err);
+    str text;
+    status = source_text(source, "index_topk_pattern", NULL, &found, &text, err);
+    if (status != WEFT_OK || found) return status == WEFT_OK ? index_pattern(p, text, err) : status;
+    double freq = 1.0;
+    double offset = 2.0;
+    status = source_number(source, "index_topk_freq", NULL, &found, &freq, err);
+    if (status == WEFT_OK)
+        status = source_number(source, "index_skip_topk_offset", NULL, &found, &offset, err);
+    if (status != WEFT_OK) return status;
+    bool whole = freq == floor(freq) && offset == floor(offset);
+    if (!whole || freq < 0.0 || freq > MODEL_LAYERS || offset < 0.0 || offset > MODEL_LAYERS) {
+        return err_set(err, WEFT_FORMAT,
+                       "config.json: index_topk_freq %g and index_skip_topk_offset %g, expected "
+                       "numbers up to %d",
+                       freq, offset, MODEL_LAYERS);
+    }
+    uint32_t every = freq < 1.0 ? 1 : (uint32_t)freq;
+    for (uint32_t i = 0; i < p->n_layers; i++)
+        p->has_index[i] = i + 1 <= (uint32_t)offset || (i + 1 - (uint32_t)offset) % every == 0;
+    return WEFT_OK;
+}
+
+static weft_status derive_index(model_params *p, const model_source *source, weft_error *err)
+{
+    static const char *const ATTENTION[2] = {"indexed_attention", "indexed_attention"};
+    bool indexed[MODEL_LAYERS];
+    bool found;
+    if (!is_indexed(source)) {
+        p->index_top = 0;
+        return WEFT_OK;
+    }
+    p->index_q_dim = p->n_index_heads * p->index_dim;
+    bool sizes = p->n_index_heads > 0 && p->index_dim > 0 && p->index_top > 0 && p->q_rank > 0;
+    if (!sizes || p->index_dim < p->pe_dim) {
+        return err_set(err, WEFT_FORMAT,
+                       "config.json: index_n_heads %u, index_head_dim %u, index_topk %u and "
+                       "q_lora_rank %u, expected each, and heads of %u columns at least",
+                       p->n_index_heads, p->index_dim, p->index_top, p->q_rank, p->pe_dim);
+    }
+    weft_status status = layer_words(p, source, "layer_types", ATTENTION, indexed, &found, err);
+    if (status == WEFT_OK) status = index_layers(p, source, err);
+    if (status == WEFT_OK && !p->has_index[0])
+        status = err_set(err, WEFT_FORMAT, "config.json: layer 0 has no index, and none before it");
+    p->index_interleaved = str_equal_text(source->type, "glm_moe_dsa");
+    if (status != WEFT_OK) return status;
+    return source_flag(source, "indexer_rope_interleave", NULL, &found, &p->index_interleaved, err);
+}
+
+static weft_status derive_experts(model_params *p, const model_source *source, weft_error *err)
+{
+    static const char *const WORDS[2] = {"sparse", "dense"};
+    bool found = false;
+    bool any = false;
+    for (uint32_t i = 0; i < p->n_layers; i++)
+        p->is_moe[i] = p->n_experts > 0 && i >= p->n_dense_first;
+    if (is_indexed(source)) {
+        weft_status status =
+            layer_words(p, source, "mlp_layer_types", WORDS, p->is_moe, &found, err);
+        if (status != WEFT_OK) return status;
+    }
+    for (uint32_t i = 0; i < p->n_layers; i++) any = any || p->is_moe[i];
     p->has_shared = any && p->n_shared > 0;
     p->n_shared_ff = p->n_shared * p->n_expert_ff;
     p->n_gate_up = 2 * p->n_expert_ff;
     if (!any) return WEFT_OK;
     uint32_t size = p->n_experts / p->n_groups;
-    bool ok = p->n_expert_ff > 0 && p->n_top > 0 && p->n_experts % p->n_groups == 0;
+    bool ok =
+        p->n_experts > 0 && p->n_expert_ff > 0 && p->n_top > 0 && p->n_experts % p->n_groups == 0;
     ok = ok && p->n_top_groups <= p->n_groups && (p->n_groups == 1 || size >= 2);
     ok = ok && p->n_top <= size * (p->n_groups == 1 ? 1 : p->n_top_groups);
     if (ok) return WEFT_OK;
@@ -184,7 +321,8 @@ static weft_status derive(model_params *p, const model_source *source, weft_erro
                        p->pe_dim);
     }
     weft_status status = refuse(p, source, err);
-    if (status == WEFT_OK) status = derive_experts(p, err);
+    if (status == WEFT_OK) status = derive_experts(p, source, err);
+    if (status == WEFT_OK) status = derive_index(p, source, err);
     if (status != WEFT_OK) return status;
     const json *settings = json_get(source->config, "rope_parameters");
     if (json_kind_of(settings) == JSON_KIND_NULL)
@@ -199,6 +337,10 @@ static weft_status derive(model_params *p, const model_source *source, weft_erro
         scale *= grown * grown;
     }
     p->attn_scale = (float)scale;
+    if (p->index_top == 0 || p->index_interleaved == p->rope_interleaved) return status;
+    p->index_rope = p->n_ropes++;
+    p->ropes[p->index_rope] = *rope;
+    p->ropes[p->index_rope].other_pairs = true;
     return status;
 }
 
@@ -207,22 +349,52 @@ static graph_id latent_norm(model_build *b, uint32_t slot, uint32_t layer, graph
     return graph_rms_norm(b->g, x, build_slot(b, slot, layer), b->p->latent_eps, 0.0F);
 }
 
-static graph_id attention(model_build *b, uint32_t layer, graph_id x)
+/* What a layer's index is made from. */
+typedef struct index_parts {
+    graph_id q, k, weights;
+} index_parts;
+
+/* The positions that an index chooses. */
+static graph_id choice(model_build *b, uint32_t layer, index_parts of)
 {
     graph *g = b->g;
     const model_params *p = b->p;
     uint32_t state_i = b->n_kv_layers++;
-    b->kv_layers[state_i] = (kv_layer){
+    b->kv_layers[state_i] =
+        (kv_layer){.layout = KV_LAYOUT_INDEX, .n_heads = 1, .k_dim = p->index_dim, .of = layer};
+    graph_layer_norm norm = {build_slot(b, INDEX_K_NORM, layer), build_slot(b, INDEX_K_BIAS, layer),
+                             p->index_dim, p->latent_eps, 0.0F};
+    graph_id k = graph_layer_norm_apply(g, of.k, norm);
+    k = graph_rope_apply(g, k, p->index_dim, p->index_rope);
+    graph_id q = graph_rope_apply(g, of.q, p->index_dim, p->index_rope);
+    return graph_select(g, q, of.weights, graph_kv_append_keys(g, k, state_i), p->index_top);
+}
+
+/* list: what the last index before chose, and then this layer's. */
+static graph_id attention(model_build *b, uint32_t layer, graph_id x, graph_id *list)
+{
+    graph *g = b->g;
+    const model_params *p = b->p;
+    index_parts of = {0};
+    b->kv_layers[layer] = (kv_layer){
         .layout = KV_LAYOUT_LATENT, .n_heads = 1, .k_dim = p->latent_dim, .v_dim = p->kv_rank};
     graph_id q = graph_linear(g, x, build_slot(b, p->has_q_rank ? Q_A : PART_Q, layer), 0);
     graph_id kv = graph_linear(g, x, build_slot(b, KV_A, layer), 0);
-    if (p->has_q_rank)
-        q = graph_linear(g, latent_norm(b, Q_A_NORM, layer, q), build_slot(b, Q_B, layer), 0);
+    if (p->has_index[layer]) {
+        of.k = graph_linear(g, x, build_slot(b, INDEX_K, layer), 0);
+        of.weights = graph_linear(g, x, build_slot(b, INDEX_WEIGHTS, layer), 0);
+    }
+    if (p->has_q_rank) {
+        graph_id c_q = latent_norm(b, Q_A_NORM, layer, q);
+        q = graph_linear(g, c_q, build_slot(b, Q_B, layer), 0);
+        if (p->has_index[layer]) of.q = graph_linear(g, c_q, build_slot(b, INDEX_Q, layer), 0);
+    }
+    if (p->has_index[layer]) *list = choice(b, layer, of);
     graph_id c = graph_cols(g, kv, p->latent_dim, 0, p->kv_rank);
     graph_id k_pe = graph_cols(g, kv, p->latent_dim, p->kv_rank, p->pe_dim);
     c = latent_norm(b, KV_A_NORM, layer, c);
     k_pe = graph_rope_apply(g, k_pe, p->pe_dim, 0);
-    graph_id state = graph_kv_append_latent(g, graph_concat(g, c, k_pe, 1), p->kv_rank, state_i);
+    graph_id state = graph_kv_append_latent(g, graph_concat(g, c, k_pe, 1), p->kv_rank, layer);
     graph_id q_nope = graph_cols(g, q, p->head_dim, 0, p->nope_dim);
     graph_id q_pe = graph_cols(g, q, p->head_dim, p->nope_dim, p->pe_dim);
     q_pe = graph_rope_apply(g, q_pe, p->pe_dim, 0);
@@ -230,7 +402,8 @@ static graph_id attention(model_build *b, uint32_t layer, graph_id x)
     graph_id rows = turned == 0 ? build_stack(b, FROM_LATENT_ROWS, layer) : turned;
     graph_id q_c = graph_linear_heads(g, q_nope, rows, turned == 0);
     graph_id all = graph_concat(g, q_c, q_pe, p->n_heads);
-    graph_id o = graph_attend(g, all, state, p->n_heads, p->attn_scale, 0.0F);
+    graph_id o = *list != 0 ? graph_attend_listed(g, all, state, *list, p->n_heads, p->attn_scale)
+                            : graph_attend(g, all, state, p->n_heads, p->attn_scale, 0.0F);
     o = graph_linear_heads(g, o, build_stack(b, VALUES, layer), false);
     return graph_linear(g, o, build_slot(b, PART_O, layer), 0);
 }
@@ -263,15 +436,18 @@ static void build(model_build *b)
 {
     graph *g = b->g;
     graph_id x = part_embed(b);
+    graph_id list = 0;
+    b->n_kv_layers = b->p->n_layers;
     for (uint32_t l = 0; l < b->p->n_layers; l++) {
-        x = graph_add(g, x, attention(b, l, part_norm(b, PART_ATTN_NORM, l, x)));
+        x = graph_add(g, x, attention(b, l, part_norm(b, PART_ATTN_NORM, l, x), &list));
         graph_id m = part_norm(b, PART_MLP_NORM, l, x);
         x = b->p->is_moe[l] ? add_experts(b, l, x, m) : graph_add(g, x, part_mlp_build(b, l, m));
     }
     part_head(b, x);
 }
 
-static const char *const HF_TYPES[] = {"deepseek_v3", "kimi_k2", "joyai_llm_flash", NULL};
+static const char *const HF_TYPES[] = {"deepseek_v3",  "kimi_k2",     "joyai_llm_flash",
+                                       "deepseek_v32", "glm_moe_dsa", NULL};
 static const char *const GGUF_TYPES[] = {NULL};
 static const char *const DROP[] = {"*.rotary_emb.inv_freq", NULL};
 
