@@ -365,7 +365,6 @@ static void rules_kv_append(fixture *f)
     refuses(f, graph_kv_append_latent(&f->g, f->x, 2, 0));
     refuses(f, graph_kv_append_keys(&f->g, f->x, 0));
     refuses(f, graph_kv_append_keys(&f->g, f->taken, 1));
-    refuses(f, graph_kv_append_keys(&f->g, f->state, 1));
     refuses(f, graph_kv_append_keys(&f->g, 0, 1));
 }
 
@@ -408,9 +407,7 @@ static void rules_select(fixture *f)
     refuses_select(f, in[0] = f->taken);
     refuses_select(f, in[0] = 0);
     refuses_select(f, in[1] = f->x);
-    refuses_select(f, in[1] = 0);
     refuses_select(f, in[2] = f->state);
-    refuses_select(f, in[2] = f->wide);
     refuses_select(f, in[2] = 0);
     refuses_select(f, in[3] = 0);
     refuses_select(f, in[3] = UINT32_MAX);

@@ -647,9 +647,6 @@ static void run_value(graph_oracle *o, graph_id id)
     case GRAPH_POSITION_SCALE:
         run_position_scale(o, v, o->x[id], o->e[id]);
         break;
-    case GRAPH_SELECT:
-        oracle_select(o, v, o->x[id], o->e[id]);
-        break;
     case GRAPH_ROPE:
         run_rope(o, v, o->x[id], o->e[id]);
         break;
@@ -663,11 +660,10 @@ static void run_value(graph_oracle *o, graph_id id)
     case GRAPH_MUL:
         run_mul(o, v, o->x[id], o->e[id]);
         break;
+    case GRAPH_SELECT:
     case GRAPH_ATTEND:
-        oracle_attend(o, v);
-        break;
     case GRAPH_KV_STORE:
-        oracle_store(o, v);
+        oracle_over_state(o, v, o->x[id], o->e[id]);
         break;
     case GRAPH_CONV:
         run_conv(o, v, o->x[id], o->e[id]);

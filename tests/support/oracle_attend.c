@@ -196,7 +196,7 @@ static void check_within(const double *x, const double *expected, const double *
 }
 
 /* What this graph stores for others must lie there. */
-void oracle_store(const graph_oracle *o, const graph_value *v)
+static void run_store(const graph_oracle *o, const graph_value *v)
 {
     const kv_view *view = &o->views[v->i[0]];
     stored expected = stored_of(view->geometry, o->n);
@@ -211,7 +211,7 @@ void oracle_store(const graph_oracle *o, const graph_value *v)
     free_stored(&found);
 }
 
-void oracle_attend(graph_oracle *o, const graph_value *v)
+static void run_attend(graph_oracle *o, const graph_value *v)
 {
     const graph_value *state = &o->g->values[v->in[1]];
     const kv_view *view = &o->views[state->i[0]];
@@ -289,7 +289,7 @@ static bool is_sure(const candidate *c, uint32_t n, uint32_t k)
     return true;
 }
 
-void oracle_select(graph_oracle *o, const graph_value *v, double *y, double *ye)
+static void run_select(graph_oracle *o, const graph_value *v, double *y, double *ye)
 {
     const graph_value *keys = &o->g->values[v->in[2]];
     const kv_view *view = &o->views[keys->i[0]];
@@ -309,4 +309,15 @@ void oracle_select(graph_oracle *o, const graph_value *v, double *y, double *ye)
     }
     free(c);
     free_stored(&st);
+}
+
+void oracle_over_state(graph_oracle *o, const graph_value *v, double *y, double *ye)
+{
+    if (v->op == GRAPH_KV_STORE) {
+        run_store(o, v);
+    } else if (v->op == GRAPH_ATTEND) {
+        run_attend(o, v);
+    } else {
+        run_select(o, v, y, ye);
+    }
 }

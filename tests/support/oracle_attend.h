@@ -4,12 +4,8 @@
 
 #include "support/graph_oracle.h"
 
-/* What this graph stores for others must lie there. */
-void oracle_store(const graph_oracle *o, const graph_value *v);
-
-void oracle_attend(graph_oracle *o, const graph_value *v);
-
-/* y and ye: lists, the bound of what a list begins with UNKNOWN where it is open. */
-void oracle_select(graph_oracle *o, const graph_value *v, double *y, double *ye);
+/* kv_store, whose rows must lie where they belong; attend; and select, to whose lists the bound of
+ * what a list begins with is UNKNOWN where it is open. */
+void oracle_over_state(graph_oracle *o, const graph_value *v, double *y, double *ye);
 
 #endif

@@ -781,6 +781,17 @@ static void ref_replay(backend *b, backend_plan *plan, uint32_t state_i, const k
     }
 }
 
+static void run_over_state(const run_state *r, const graph_value *v, float *y)
+{
+    if (v->op == GRAPH_ATTEND) {
+        run_attend(r, v, y);
+    } else if (v->op == GRAPH_SELECT) {
+        run_select(r, v, y);
+    } else {
+        run_recurrent(r, v, y);
+    }
+}
+
 static void run_value(const run_state *r, graph_id id)
 {
     const graph_value *v = &r->p->g->values[id];
@@ -817,12 +828,6 @@ static void run_value(const run_state *r, graph_id id)
     case GRAPH_KV_STORE:
         run_append(r, v);
         break;
-    case GRAPH_ATTEND:
-        run_attend(r, v, data(r, id));
-        break;
-    case GRAPH_SELECT:
-        run_select(r, v, data(r, id));
-        break;
     case GRAPH_TAKE:
         run_take(r, v, data(r, id));
         break;
@@ -841,9 +846,11 @@ static void run_value(const run_state *r, graph_id id)
     case GRAPH_EXPERTS:
         run_experts(r, v, data(r, id));
         break;
+    case GRAPH_ATTEND:
+    case GRAPH_SELECT:
     case GRAPH_CONV:
     case GRAPH_GATED_DELTA:
-        run_recurrent(r, v, data(r, id));
+        run_over_state(r, v, data(r, id));
         break;
     case GRAPH_NONE:
     case GRAPH_WEIGHT:

@@ -9,10 +9,11 @@
  *
  * Attention is computed among latents, always: queries are brought to them by the first rows of a
  * head's block of kv_b, read the other way round, and what is attended to leaves them by the rest.
- * MLX's files have both matrices apart, the first one already turned. */
+ * MLX and GGUF have both matrices apart, the first one already turned. */
 #include <math.h>
 
 #include "base/assert.h"
+#include "models/layer_lists.h"
 #include "models/parts.h"
 #include "models/rope.h"
 
@@ -42,48 +43,55 @@ enum {
 };
 
 static const model_param PARAMS[] = {
-    {"num_hidden_layers", NULL, SHAPE(n_layers), PARAM_U32, true, 1, MODEL_LAYERS, 0},
-    {"hidden_size", NULL, SHAPE(n_embd), PARAM_U32, true, 1, 1 << 20, 0},
-    {"num_attention_heads", NULL, SHAPE(n_heads), PARAM_U32, true, 1, 4096, 0},
-    {"intermediate_size", NULL, SHAPE(n_ff), PARAM_U32, true, 1, 1 << 20, 0},
-    {"vocab_size", NULL, SHAPE(n_vocab), PARAM_U32, false, 1, MODEL_VOCAB, 0},
-    {"max_position_embeddings", NULL, SHAPE(context), PARAM_U32, true, 1, 1 << 30, 0},
-    {"rms_norm_eps", NULL, SHAPE(norm_eps), PARAM_F32, true, 1e-12, 1, 0},
-    {"rope_theta", NULL, SHAPE(rope_theta), PARAM_F32, false, 1, 1e12, 10000},
+    {"num_hidden_layers", "block_count", SHAPE(n_layers), PARAM_U32, true, 1, MODEL_LAYERS, 0},
+    {"hidden_size", "embedding_length", SHAPE(n_embd), PARAM_U32, true, 1, 1 << 20, 0},
+    {"num_attention_heads", "attention.head_count", SHAPE(n_heads), PARAM_U32, true, 1, 4096, 0},
+    {"intermediate_size", "feed_forward_length", SHAPE(n_ff), PARAM_U32, true, 1, 1 << 20, 0},
+    {"vocab_size", "vocab_size", SHAPE(n_vocab), PARAM_U32, false, 1, MODEL_VOCAB, 0},
+    {"max_position_embeddings", "context_length", SHAPE(context), PARAM_U32, true, 1, 1 << 30, 0},
+    {"rms_norm_eps", "attention.layer_norm_rms_epsilon", SHAPE(norm_eps), PARAM_F32, true, 1e-12, 1,
+     0},
+    {"rope_theta", "rope.freq_base", SHAPE(rope_theta), PARAM_F32, false, 1, 1e12, 10000},
     {"rope_interleave", NULL, SHAPE(rope_interleaved), PARAM_BOOL, false, 0, 1, 1},
     {"tie_word_embeddings", NULL, SHAPE(tied), PARAM_BOOL, false, 0, 1, 0},
     {"attention_bias", NULL, SHAPE(qkv_bias), PARAM_BOOL, false, 0, 1, 0},
-    {"q_lora_rank", NULL, SHAPE(q_rank), PARAM_U32, false, 1, 1 << 20, 0},
-    {"kv_lora_rank", NULL, SHAPE(kv_rank), PARAM_U32, true, 1, 1 << 16, 0},
-    {"qk_nope_head_dim", NULL, SHAPE(nope_dim), PARAM_U32, true, 1, 1 << 14, 0},
-    {"qk_rope_head_dim", NULL, SHAPE(pe_dim), PARAM_U32, true, 2, 1 << 14, 0},
-    {"v_head_dim", NULL, SHAPE(v_dim), PARAM_U32, true, 1, 1 << 14, 0},
-    {"n_routed_experts", NULL, SHAPE(n_experts), PARAM_U32, false, 1, 4096, 0},
-    {"num_experts_per_tok", NULL, SHAPE(n_top), PARAM_U32, false, 1, 256, 0},
-    {"n_group", NULL, SHAPE(n_groups), PARAM_U32, false, 1, 4096, 1},
-    {"topk_group", NULL, SHAPE(n_top_groups), PARAM_U32, false, 1, 4096, 1},
-    {"n_shared_experts", NULL, SHAPE(n_shared), PARAM_U32, false, 0, 256, 0},
-    {"moe_intermediate_size", NULL, SHAPE(n_expert_ff), PARAM_U32, false, 1, 1 << 20, 0},
-    {"first_k_dense_replace", NULL, SHAPE(n_dense_first), PARAM_U32, false, 0, MODEL_LAYERS, 0},
-    {"routed_scaling_factor", NULL, SHAPE(route_scale), PARAM_F32, false, -1e6, 1e6, 1},
+    {"q_lora_rank", "attention.q_lora_rank", SHAPE(q_rank), PARAM_U32, false, 1, 1 << 20, 0},
+    {"kv_lora_rank", "attention.kv_lora_rank", SHAPE(kv_rank), PARAM_U32, true, 1, 1 << 16, 0},
+    {"qk_nope_head_dim", NULL, SHAPE(nope_dim), PARAM_U32, false, 1, 1 << 14, 0},
+    {"qk_rope_head_dim", "rope.dimension_count", SHAPE(pe_dim), PARAM_U32, true, 2, 1 << 14, 0},
+    {"v_head_dim", NULL, SHAPE(v_dim), PARAM_U32, false, 1, 1 << 14, 0},
+    {"n_routed_experts", "expert_count", SHAPE(n_experts), PARAM_U32, false, 1, 4096, 0},
+    {"num_experts_per_tok", "expert_used_count", SHAPE(n_top), PARAM_U32, false, 1, 256, 0},
+    {"n_group", "expert_group_count", SHAPE(n_groups), PARAM_U32, false, 1, 4096, 1},
+    {"topk_group", "expert_group_used_count", SHAPE(n_top_groups), PARAM_U32, false, 1, 4096, 1},
+    {"n_shared_experts", "expert_shared_count", SHAPE(n_shared), PARAM_U32, false, 0, 256, 0},
+    {"moe_intermediate_size", "expert_feed_forward_length", SHAPE(n_expert_ff), PARAM_U32, false, 1,
+     1 << 20, 0},
+    {"first_k_dense_replace", "leading_dense_block_count", SHAPE(n_dense_first), PARAM_U32, false,
+     0, MODEL_LAYERS, 0},
+    {"routed_scaling_factor", "expert_weights_scale", SHAPE(route_scale), PARAM_F32, false, -1e6,
+     1e6, 1},
     {"num_nextn_predict_layers", NULL, SHAPE(n_later), PARAM_U32, false, 0, MODEL_LAYERS, 0},
-    {"norm_topk_prob", NULL, SHAPE(route_normalize), PARAM_BOOL, false, 0, 1, 1},
+    {"norm_topk_prob", "expert_weights_norm", SHAPE(route_normalize), PARAM_BOOL, false, 0, 1, 1},
     {"index_n_heads", NULL, SHAPE(n_index_heads), PARAM_U32, false, 1, 4096, 0},
     {"index_head_dim", NULL, SHAPE(index_dim), PARAM_U32, false, 2, 1 << 14, 0},
     {"index_topk", NULL, SHAPE(index_top), PARAM_U32, false, 1, 1 << 24, 0},
 };
 
 static const model_stack TO_LATENT_STACK = {
-    SHAPE(n_heads), STACK_SOURCES({"self_attn.embed_q.weight", NULL, SHAPE_NONE, SHAPE_NONE}), 1};
+    SHAPE(n_heads),
+    STACK_SOURCES({"self_attn.embed_q.weight", "attn_k_b.weight", SHAPE_NONE, SHAPE_NONE}), 1};
 
 static const model_stack FROM_LATENT_STACK = {
     SHAPE(n_heads),
-    STACK_SOURCES({"self_attn.kv_b_proj.weight", NULL, SHAPE(pair_dim), SHAPE_NONE}), 1};
+    STACK_SOURCES({"self_attn.kv_b_proj.weight", "attn_kv_b.weight", SHAPE(pair_dim), SHAPE_NONE}),
+    1};
 
 static const model_stack VALUES_STACK = {
     SHAPE(n_heads),
-    STACK_SOURCES({"self_attn.kv_b_proj.weight", NULL, SHAPE(pair_dim), SHAPE(nope_dim)},
-                  {"self_attn.unembed_out.weight", NULL, SHAPE_NONE, SHAPE_NONE}),
+    STACK_SOURCES(
+        {"self_attn.kv_b_proj.weight", "attn_kv_b.weight", SHAPE(pair_dim), SHAPE(nope_dim)},
+        {"self_attn.unembed_out.weight", "attn_v_b.weight", SHAPE_NONE, SHAPE_NONE}),
     2};
 
 static const model_stack GATE_STACK =
@@ -93,6 +101,16 @@ static const model_stack UP_STACK =
 static const model_stack DOWN_STACK =
     PART_EXPERTS_DOWN("mlp.", "down_proj", "ffn_down_exps.weight");
 
+#define MATRIX(name, gguf, n_rows, n_cols, flag, in)                                               \
+    {                                                                                              \
+        .hf_name = (name), .gguf_name = (gguf), .place = SLOT_LAYER, .rows = SHAPE(n_rows),        \
+        .cols = SHAPE(n_cols), .if_flag = (flag), .layers = (in)                                   \
+    }
+#define VECTOR(name, gguf, n_cols, flag, in)                                                       \
+    {                                                                                              \
+        .hf_name = (name), .gguf_name = (gguf), .place = SLOT_LAYER, .rows = SHAPE_NONE,           \
+        .cols = SHAPE(n_cols), .if_flag = (flag), .layers = (in)                                   \
+    }
 #define STACK(n_rows, n_cols, is_optional, in, other, of)                                          \
     {                                                                                              \
         .hf_name = #of, .place = SLOT_LAYER, .rows = SHAPE(n_rows), .cols = SHAPE(n_cols),         \
@@ -102,34 +120,44 @@ static const model_stack DOWN_STACK =
 
 static const model_slot SLOTS[N_SLOTS] = {
     PART_MODEL_SLOTS,
-    [PART_Q] = SLOT_MATRIX("self_attn.q_proj.weight", q_dim, n_embd, SHAPE(has_plain_q), 0),
-    [PART_O] = SLOT_MATRIX("self_attn.o_proj.weight", n_embd, o_dim, SHAPE_NONE, 0),
-    [PART_MLP_NORM] = SLOT_VECTOR("post_attention_layernorm.weight", n_embd, SHAPE_NONE, 0),
-    [PART_GATE] =
-        SLOT_MATRIX("mlp.gate_proj.weight", n_ff, n_embd, SHAPE_NONE, SLOT_NOT_IN(is_moe)),
-    [PART_UP] = SLOT_MATRIX("mlp.up_proj.weight", n_ff, n_embd, SHAPE_NONE, SLOT_NOT_IN(is_moe)),
-    [PART_DOWN] =
-        SLOT_MATRIX("mlp.down_proj.weight", n_embd, n_ff, SHAPE_NONE, SLOT_NOT_IN(is_moe)),
-    [Q_A] = SLOT_MATRIX("self_attn.q_a_proj.weight", q_rank, n_embd, SHAPE(has_q_rank), 0),
-    [Q_A_NORM] = SLOT_VECTOR("self_attn.q_a_layernorm.weight", q_rank, SHAPE(has_q_rank), 0),
-    [Q_B] = SLOT_MATRIX("self_attn.q_b_proj.weight", q_dim, q_rank, SHAPE(has_q_rank), 0),
-    [KV_A] = SLOT_MATRIX("self_attn.kv_a_proj_with_mqa.weight", latent_dim, n_embd, SHAPE_NONE, 0),
-    [KV_A_NORM] = SLOT_VECTOR("self_attn.kv_a_layernorm.weight", kv_rank, SHAPE_NONE, 0),
+    [PART_Q] =
+        MATRIX("self_attn.q_proj.weight", "attn_q.weight", q_dim, n_embd, SHAPE(has_plain_q), 0),
+    [PART_O] =
+        MATRIX("self_attn.o_proj.weight", "attn_output.weight", n_embd, o_dim, SHAPE_NONE, 0),
+    [PART_MLP_NORM] =
+        VECTOR("post_attention_layernorm.weight", "ffn_norm.weight", n_embd, SHAPE_NONE, 0),
+    [PART_GATE] = MATRIX("mlp.gate_proj.weight", "ffn_gate.weight", n_ff, n_embd, SHAPE_NONE,
+                         SLOT_NOT_IN(is_moe)),
+    [PART_UP] = MATRIX("mlp.up_proj.weight", "ffn_up.weight", n_ff, n_embd, SHAPE_NONE,
+                       SLOT_NOT_IN(is_moe)),
+    [PART_DOWN] = MATRIX("mlp.down_proj.weight", "ffn_down.weight", n_embd, n_ff, SHAPE_NONE,
+                         SLOT_NOT_IN(is_moe)),
+    [Q_A] = MATRIX("self_attn.q_a_proj.weight", "attn_q_a.weight", q_rank, n_embd,
+                   SHAPE(has_q_rank), 0),
+    [Q_A_NORM] = VECTOR("self_attn.q_a_layernorm.weight", "attn_q_a_norm.weight", q_rank,
+                        SHAPE(has_q_rank), 0),
+    [Q_B] =
+        MATRIX("self_attn.q_b_proj.weight", "attn_q_b.weight", q_dim, q_rank, SHAPE(has_q_rank), 0),
+    [KV_A] = MATRIX("self_attn.kv_a_proj_with_mqa.weight", "attn_kv_a_mqa.weight", latent_dim,
+                    n_embd, SHAPE_NONE, 0),
+    [KV_A_NORM] =
+        VECTOR("self_attn.kv_a_layernorm.weight", "attn_kv_a_norm.weight", kv_rank, SHAPE_NONE, 0),
     [TO_LATENT] = STACK(kv_rank, nope_dim, true, 0, 0, TO_LATENT_STACK),
     [FROM_LATENT_ROWS] = STACK(nope_dim, kv_rank, false, 0, TO_LATENT, FROM_LATENT_STACK),
     [VALUES] = STACK(v_dim, kv_rank, false, 0, 0, VALUES_STACK),
-    [ROUTER] = SLOT_MATRIX("mlp.gate.weight", n_experts, n_embd, SHAPE_NONE, SLOT_IN(is_moe)),
-    [ROUTER_BIAS] =
-        SLOT_VECTOR("mlp.gate.e_score_correction_bias", n_experts, SHAPE_NONE, SLOT_IN(is_moe)),
+    [ROUTER] = MATRIX("mlp.gate.weight", "ffn_gate_inp.weight", n_experts, n_embd, SHAPE_NONE,
+                      SLOT_IN(is_moe)),
+    [ROUTER_BIAS] = VECTOR("mlp.gate.e_score_correction_bias", "exp_probs_b.bias", n_experts,
+                           SHAPE_NONE, SLOT_IN(is_moe)),
     [EXPERT_GATE] = STACK(n_expert_ff, n_embd, false, SLOT_IN(is_moe), 0, GATE_STACK),
     [EXPERT_UP] = STACK(n_expert_ff, n_embd, false, SLOT_IN(is_moe), 0, UP_STACK),
     [EXPERT_DOWN] = STACK(n_embd, n_expert_ff, false, SLOT_IN(is_moe), 0, DOWN_STACK),
-    [SHARED_GATE] = SLOT_MATRIX("mlp.shared_experts.gate_proj.weight", n_shared_ff, n_embd,
-                                SHAPE(has_shared), SLOT_IN(is_moe)),
-    [SHARED_UP] = SLOT_MATRIX("mlp.shared_experts.up_proj.weight", n_shared_ff, n_embd,
-                              SHAPE(has_shared), SLOT_IN(is_moe)),
-    [SHARED_DOWN] = SLOT_MATRIX("mlp.shared_experts.down_proj.weight", n_embd, n_shared_ff,
-                                SHAPE(has_shared), SLOT_IN(is_moe)),
+    [SHARED_GATE] = MATRIX("mlp.shared_experts.gate_proj.weight", "ffn_gate_shexp.weight",
+                           n_shared_ff, n_embd, SHAPE(has_shared), SLOT_IN(is_moe)),
+    [SHARED_UP] = MATRIX("mlp.shared_experts.up_proj.weight", "ffn_up_shexp.weight", n_shared_ff,
+                         n_embd, SHAPE(has_shared), SLOT_IN(is_moe)),
+    [SHARED_DOWN] = MATRIX("mlp.shared_experts.down_proj.weight", "ffn_down_shexp.weight", n_embd,
+                           n_shared_ff, SHAPE(has_shared), SLOT_IN(is_moe)),
     [INDEX_Q] = SLOT_MATRIX("self_attn.indexer.wq_b.weight", index_q_dim, q_rank, SHAPE_NONE,
                             SLOT_IN(has_index)),
     [INDEX_K] = SLOT_MATRIX("self_attn.indexer.wk.weight", index_dim, n_embd, SHAPE_NONE,
@@ -180,73 +208,6 @@ static weft_status refuse(const model_params *p, const model_source *source, wef
     return WEFT_OK;
 }
 
-/* A list with one of two words for each layer, true for the first; *found false when absent. */
-static weft_status layer_words(const model_params *p, const model_source *source, const char *key,
-                               const char *const words[2], bool *of, bool *found, weft_error *err)
-{
-    const json *list = json_get(source->config, key);
-    *found = json_kind_of(list) != JSON_KIND_NULL;
-    if (!*found) return WEFT_OK;
-    if (json_kind_of(list) != JSON_KIND_ARRAY || json_length(list) != p->n_layers) {
-        return err_set(err, WEFT_FORMAT, "config.json: %s has %zu entries for %u layers", key,
-                       json_length(list), p->n_layers);
-    }
-    for (uint32_t i = 0; i < p->n_layers; i++) {
-        str word = json_text(json_at(list, i));
-        of[i] = str_equal_text(word, words[0]);
-        if (of[i] || str_equal_text(word, words[1])) continue;
-        return err_set(err, WEFT_UNSUPPORTED, "config.json: %s '%.*s' of layer %u is not supported",
-                       key, (int)(word.len < 64 ? word.len : 64), word.ptr, i);
-    }
-    return WEFT_OK;
-}
-
-/* "FSSF...", one letter a layer. */
-static weft_status index_pattern(model_params *p, str pattern, weft_error *err)
-{
-    bool ok = pattern.len == p->n_layers;
-    for (uint32_t i = 0; i < p->n_layers && ok; i++) {
-        p->has_index[i] = pattern.ptr[i] == 'F';
-        ok = p->has_index[i] || pattern.ptr[i] == 'S';
-    }
-    if (ok) return WEFT_OK;
-    return err_set(err, WEFT_FORMAT,
-                   "config.json: index_topk_pattern '%.*s', expected F or S for each of %u layers",
-                   (int)(pattern.len < 64 ? pattern.len : 64), pattern.ptr, p->n_layers);
-}
-
-/* Which layers choose: a list, a pattern, or every index_topk_freq-th from a first few on. */
-static weft_status index_layers(model_params *p, const model_source *source, weft_error *err)
-{
-    static const char *const WORDS[2] = {"full", "shared"};
-    bool found;
-    weft_status status = layer_words(p, source, "indexer_types", WORDS, p->has_index, &found, err);
-    if (status != WEFT_OK || found) return status;
-    const json *pattern = json_get(source->config, "index_topk_pattern");
-    if (json_kind_of(pattern) == JSON_KIND_ARRAY)
-        return layer_words(p, source, "index_topk_pattern", WORDS, p->has_index, &found, err);
-    str text;
-    status = source_text(source, "index_topk_pattern", NULL, &found, &text, err);
-    if (status != WEFT_OK || found) return status == WEFT_OK ? index_pattern(p, text, err) : status;
-    double freq = 1.0;
-    double offset = 2.0;
-    status = source_number(source, "index_topk_freq", NULL, &found, &freq, err);
-    if (status == WEFT_OK)
-        status = source_number(source, "index_skip_topk_offset", NULL, &found, &offset, err);
-    if (status != WEFT_OK) return status;
-    bool whole = freq == floor(freq) && offset == floor(offset);
-    if (!whole || freq < 0.0 || freq > MODEL_LAYERS || offset < 0.0 || offset > MODEL_LAYERS) {
-        return err_set(err, WEFT_FORMAT,
-                       "config.json: index_topk_freq %g and index_skip_topk_offset %g, expected "
-                       "numbers up to %d",
-                       freq, offset, MODEL_LAYERS);
-    }
-    uint32_t every = freq < 1.0 ? 1 : (uint32_t)freq;
-    for (uint32_t i = 0; i < p->n_layers; i++)
-        p->has_index[i] = i + 1 <= (uint32_t)offset || (i + 1 - (uint32_t)offset) % every == 0;
-    return WEFT_OK;
-}
-
 static weft_status derive_index(model_params *p, const model_source *source, weft_error *err)
 {
     static const char *const ATTENTION[2] = {"indexed_attention", "indexed_attention"};
@@ -264,8 +225,9 @@ static weft_status derive_index(model_params *p, const model_source *source, wef
                        "q_lora_rank %u, expected each, and heads of %u columns at least",
                        p->n_index_heads, p->index_dim, p->index_top, p->q_rank, p->pe_dim);
     }
-    weft_status status = layer_words(p, source, "layer_types", ATTENTION, indexed, &found, err);
-    if (status == WEFT_OK) status = index_layers(p, source, err);
+    weft_status status =
+        list_layer_words(p, source, "layer_types", ATTENTION, indexed, &found, err);
+    if (status == WEFT_OK) status = list_index_layers(p, source, err);
     if (status == WEFT_OK && !p->has_index[0])
         status = err_set(err, WEFT_FORMAT, "config.json: layer 0 has no index, and none before it");
     p->index_interleaved = str_equal_text(source->type, "glm_moe_dsa");
@@ -282,7 +244,7 @@ static weft_status derive_experts(model_params *p, const model_source *source, w
         p->is_moe[i] = p->n_experts > 0 && i >= p->n_dense_first;
     if (is_indexed(source)) {
         weft_status status =
-            layer_words(p, source, "mlp_layer_types", WORDS, p->is_moe, &found, err);
+            list_layer_words(p, source, "mlp_layer_types", WORDS, p->is_moe, &found, err);
         if (status != WEFT_OK) return status;
     }
     for (uint32_t i = 0; i < p->n_layers; i++) any = any || p->is_moe[i];
@@ -301,8 +263,85 @@ static weft_status derive_experts(model_params *p, const model_source *source, w
                    p->n_top, p->n_experts, p->n_expert_ff, p->n_top_groups, p->n_groups);
 }
 
+/* The number under a key, or else under another. */
+static weft_status head_length(const model_source *source, const char *const keys[2], uint32_t *n,
+                               weft_error *err)
+{
+    bool found = false;
+    double length = 0.0;
+    for (uint32_t i = 0; i < 2 && !found; i++) {
+        weft_status status = source_number(source, NULL, keys[i], &found, &length, err);
+        if (status != WEFT_OK) return status;
+    }
+    bool ok = found && length >= 1.0 && length <= 1 << 14 && length == floor(length);
+    if (!ok)
+        return err_set(err, WEFT_FORMAT, "%s is %g, expected 1 to %d", keys[0], length, 1 << 14);
+    *n = (uint32_t)length;
+    return WEFT_OK;
+}
+
+/* Columns of heads. GGUF has those of whole keys; where keys and values are to stay latent these
+ * are under names of their own, as the plain ones have the latent's. */
+static weft_status derive_heads(model_params *p, const model_source *source, weft_error *err)
+{
+    static const char *const KEYS[2] = {"attention.key_length_mla", "attention.key_length"};
+    static const char *const VALUES_OF[2] = {"attention.value_length_mla",
+                                             "attention.value_length"};
+    if (!source->is_gguf && (p->nope_dim == 0 || p->v_dim == 0)) {
+        return err_set(err, WEFT_FORMAT, "config.json has no %s",
+                       p->nope_dim == 0 ? "qk_nope_head_dim" : "v_head_dim");
+    }
+    uint32_t length = p->nope_dim + p->pe_dim;
+    weft_status status = WEFT_OK;
+    if (source->is_gguf) status = head_length(source, KEYS, &length, err);
+    if (status == WEFT_OK && source->is_gguf)
+        status = head_length(source, VALUES_OF, &p->v_dim, err);
+    if (status != WEFT_OK) return status;
+    if (length <= p->pe_dim || p->pe_dim % 2 != 0) {
+        return err_set(err, WEFT_FORMAT, "%s is %u, expected an even number below %u",
+                       source->is_gguf ? "rope.dimension_count" : "config.json: qk_rope_head_dim",
+                       p->pe_dim, length);
+    }
+    p->nope_dim = length - p->pe_dim;
+    return WEFT_OK;
+}
+
+/* GGUF says how experts are chosen by a number, and leaves out what is not so; pairs that rotate
+ * stand side by side there, always. */
+static weft_status check_gguf(model_params *p, const model_source *source, weft_error *err)
+{
+    enum { SIGMOID = 2 };
+    bool found;
+    double gating = 0.0;
+    weft_status status = source_flag(source, NULL, "expert_weights_norm", &found, &(bool){0}, err);
+    if (status != WEFT_OK) return status;
+    p->route_normalize = found && p->route_normalize;
+    p->rope_interleaved = true;
+    status = source_number(source, NULL, "expert_gating_func", &found, &gating, err);
+    if (status != WEFT_OK || p->n_experts == 0 || gating == SIGMOID) return status;
+    return err_set(err, WEFT_UNSUPPORTED, "expert_gating_func is %g, expected %d", gating, SIGMOID);
+}
+
+/* Yarn in GGUF: the tenth that others multiply by themselves is in the number. */
+static weft_status read_log_multiplier(rope_params *rope, const model_source *source,
+                                       weft_error *err)
+{
+    bool found;
+    double tenth = 0.0;
+    weft_status status =
+        source_number(source, NULL, "rope.scaling.yarn_log_multiplier", &found, &tenth, err);
+    if (status != WEFT_OK || !found) return status;
+    if (!(fabs(tenth) <= 100.0))
+        return err_set(err, WEFT_FORMAT, "rope.scaling.yarn_log_multiplier is %g", tenth);
+    rope->mscale = rope->mscale_all_dim = 10.0 * tenth;
+    return WEFT_OK;
+}
+
 static weft_status derive(model_params *p, const model_source *source, weft_error *err)
 {
+    weft_status status = derive_heads(p, source, err);
+    if (status == WEFT_OK && source->is_gguf) status = check_gguf(p, source, err);
+    if (status != WEFT_OK) return status;
     p->act = GRAPH_SILU;
     p->latent_eps = 1e-6F;
     p->n_kv_heads = 1;
@@ -314,13 +353,7 @@ static weft_status derive(model_params *p, const model_source *source, weft_erro
     p->pair_dim = p->nope_dim + p->v_dim;
     p->has_q_rank = p->q_rank > 0;
     p->has_plain_q = !p->has_q_rank;
-    if (p->pe_dim % 2 != 0) {
-        return err_set(err, WEFT_FORMAT,
-                       "config.json: qk_rope_head_dim is %u, expected an even "
-                       "number",
-                       p->pe_dim);
-    }
-    weft_status status = refuse(p, source, err);
+    status = refuse(p, source, err);
     if (status == WEFT_OK) status = derive_experts(p, source, err);
     if (status == WEFT_OK) status = derive_index(p, source, err);
     if (status != WEFT_OK) return status;
@@ -330,6 +363,7 @@ static weft_status derive(model_params *p, const model_source *source, weft_erro
     p->n_ropes = 1;
     rope_params *rope = &p->ropes[0];
     status = rope_config(rope, source, settings, (double)p->rope_theta, p->context, err);
+    if (status == WEFT_OK) status = read_log_multiplier(rope, source, err);
     double scale = 1.0 / sqrt((double)p->head_dim);
     if (status == WEFT_OK && rope->kind == ROPE_YARN && rope->factor > 1.0) {
         /* 1 where mscale_all_dim is 0. */
@@ -448,7 +482,7 @@ static void build(model_build *b)
 
 static const char *const HF_TYPES[] = {"deepseek_v3",  "kimi_k2",     "joyai_llm_flash",
                                        "deepseek_v32", "glm_moe_dsa", NULL};
-static const char *const GGUF_TYPES[] = {NULL};
+static const char *const GGUF_TYPES[] = {"deepseek2", NULL};
 static const char *const DROP[] = {"*.rotary_emb.inv_freq", NULL};
 
 const model_family MODEL_FAMILY_DEEPSEEK_V3 = {
