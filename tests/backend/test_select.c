@@ -7,7 +7,7 @@
 static graph_id find_listed(const model *m)
 {
     for (graph_id id = 1; id < m->g.n_values; id++) {
-        if (m->values[id].op == GRAPH_ATTEND && m->values[id].in[2] != 0) return id;
+        if (m->values[id].op == GRAPH_ATTEND && m->values[id].in[3] != 0) return id;
     }
     fail_msg("nothing is attended to by a list");
     return 0;
@@ -24,7 +24,7 @@ static void check_list_of_all(const model *m, setup s, const texts *t)
     plain.g.values = plain.values;
     plain.g.tensors = plain.tensors;
     plain.g.ropes = plain.ropes;
-    plain.values[find_listed(m)].in[2] = 0;
+    plain.values[find_listed(m)].in[3] = 0;
     machine_open(&v, &plain, s);
     run_alone(&v, base, t);
     machine_open(&w, m, s);
@@ -43,7 +43,7 @@ static void test_a_list_of_all_is_no_list(void **state)
         case_seed = 4500 + round;
         model_begin(&m);
         pattern_chosen(&m);
-        graph_value *select = &m.values[m.values[find_listed(&m)].in[2]];
+        graph_value *select = &m.values[m.values[find_listed(&m)].in[3]];
         select->i[0] = SEQ_MOST;
         select->cols = 1 + SEQ_MOST;
         fill_texts(&t, round < LONG_ROUNDS ? SEQ_MOST : 40);

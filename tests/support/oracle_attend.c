@@ -3,6 +3,7 @@
 
 #include "kv/codecs/codec.h"
 #include "support/oracle_parts.h"
+#include "support/oracle_route.h"
 #include "support/oracle_rows.h"
 
 /* What cpu_kernels.h allows beside generic's own rounding. */
@@ -59,8 +60,8 @@ static uint32_t seen_by(const graph_oracle *o, const graph_value *v, const store
                         const kv_geometry *g, uint32_t token, uint32_t *seen)
 {
     uint32_t n = 0;
-    if (v->in[2] != 0) {
-        const double *list = o->x[v->in[2]] + (size_t)token * o->g->values[v->in[2]].cols;
+    if (v->in[3] != 0) {
+        const double *list = o->x[v->in[3]] + (size_t)token * o->g->values[v->in[3]].cols;
         for (; n < (uint32_t)list[0]; n++) seen[n] = (uint32_t)list[1 + n];
         return n;
     }
@@ -73,13 +74,23 @@ static uint32_t seen_by(const graph_oracle *o, const graph_value *v, const store
     return n;
 }
 
+static double sink_of(const graph_oracle *o, const graph_value *v, uint32_t head)
+{
+    if (v->in[2] == 0) return (double)-INFINITY;
+    float *sinks = decoded_row(weight(o, v->in[2]), 0);
+    double sink = (double)sinks[head];
+    free(sinks);
+    return sink;
+}
+
 static void attend_one(const graph_oracle *o, const graph_value *v, const stored *st,
                        const kv_geometry *g, uint32_t token, uint32_t head, score *scores)
 {
     uint32_t kv_head = head / (v->i[0] / st->heads);
     uint32_t *seen = zeros(st->n, sizeof *seen);
     uint32_t n = seen_by(o, v, st, g, token, seen);
-    double max = (double)-INFINITY;
+    double sink = sink_of(o, v, head);
+    double max = sink;
     double off = 0.0;
     for (uint32_t j = 0; j < n; j++) {
         size_t k_at = ((size_t)seen[j] * st->heads + kv_head) * st->k_dim;
@@ -87,14 +98,14 @@ static void attend_one(const graph_oracle *o, const graph_value *v, const stored
         max = fmax(max, scores[j].s);
         off = fmax(off, scores[j].off);
     }
-    double sum = 0.0;
+    double sum = exp(sink - max);
     for (uint32_t j = 0; j < n; j++) sum += exp(scores[j].s - max);
     double grown = exp(2.0 * off);
     double units = (SOFTMAX_UNITS + 8.0 * (st->n / 256 + 1)) * U;
     size_t out = ((size_t)token * v->i[0] + head) * st->v_dim;
     graph_id id = (graph_id)(v - o->g->values);
-    bool open =
-        v->in[2] != 0 && o->e[v->in[2]][(size_t)token * o->g->values[v->in[2]].cols] >= UNKNOWN;
+    bool open = v->in[3] != 0 &&
+                o->e[v->in[3]][(size_t)token * o->g->values[v->in[3]].cols] >= ORACLE_UNKNOWN;
     for (uint32_t d = 0; d < st->v_dim; d++) {
         double x = 0.0;
         double e = 0.0;
@@ -107,7 +118,7 @@ static void attend_one(const graph_oracle *o, const graph_value *v, const stored
                       grown * st->ve[v_at]);
         }
         o->x[id][out + d] = x;
-        o->e[id][out + d] = open ? UNKNOWN : e;
+        o->e[id][out + d] = open ? ORACLE_UNKNOWN : e;
     }
     free(seen);
     if (kv_codec_by_id(g->v_codec)->kind != KV_TV) return;
@@ -237,6 +248,12 @@ static void run_attend(graph_oracle *o, const graph_value *v)
 
 /* ---- choosing positions ---- */
 
+/* What is known of one that may be chosen. */
+typedef struct candidate {
+    double x, e;
+    uint32_t at;
+} candidate;
+
 /* By what is known of one position: sum_h w_h max(q_h . key, 0). */
 static candidate index_score(const graph_oracle *o, const graph_value *v, const stored *st,
                              uint32_t token, uint32_t position)
@@ -302,7 +319,7 @@ static void run_select(graph_oracle *o, const graph_value *v, double *y, double 
         uint32_t k = n < v->i[0] ? n : v->i[0];
         for (uint32_t j = 0; j < n; j++) c[j] = index_score(o, v, &st, i, j);
         qsort(c, n, sizeof *c, by_score);
-        ye[(size_t)i * v->cols] = is_sure(c, n, k) ? 0.0 : UNKNOWN;
+        ye[(size_t)i * v->cols] = is_sure(c, n, k) ? 0.0 : ORACLE_UNKNOWN;
         qsort(c, k, sizeof *c, by_position);
         y[(size_t)i * v->cols] = k;
         for (uint32_t j = 0; j < k; j++) y[(size_t)i * v->cols + 1 + j] = c[j].at;

@@ -8,18 +8,10 @@
 #include "base/fp.h"
 #include "support/graph_oracle.h"
 #include "support/test.h"
+#include "tensor/encoding.h"
 
 /* One rounding to f32. */
 #define U 0x1p-24
-
-/* Where it is open what is chosen bounds are this. */
-#define UNKNOWN 1e30
-
-/* What is known of one that may be chosen. */
-typedef struct candidate {
-    double x, e;
-    uint32_t at;
-} candidate;
 
 static inline void *zeros(size_t count, size_t size)
 {
@@ -28,10 +20,27 @@ static inline void *zeros(size_t count, size_t size)
     return block;
 }
 
+static inline const tensor *weight(const graph_oracle *o, graph_id id)
+{
+    return &o->g->tensors[o->g->values[id].i[0]];
+}
+
+static inline float *decoded_row(const tensor *t, uint64_t row)
+{
+    float *w = zeros((size_t)t->n_cols, sizeof *w);
+    t->encoding->decode_row(t, row, w);
+    return w;
+}
+
 /* x +- e rounded: the middle, and how far the ends are from it. */
 typedef struct interval {
     double x, e;
 } interval;
+
+/* Many of them. */
+typedef struct interval_row {
+    const double *x, *e;
+} interval_row;
 
 static inline interval rounded(double x, double e, double (*round)(double))
 {

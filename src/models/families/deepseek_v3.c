@@ -80,18 +80,22 @@ static const model_param PARAMS[] = {
 
 static const model_stack TO_LATENT_STACK = {
     SHAPE(n_heads),
-    STACK_SOURCES({"self_attn.embed_q.weight", "attn_k_b.weight", SHAPE_NONE, SHAPE_NONE}), 1};
+    STACK_SOURCES(
+        STACK_SOURCE("self_attn.embed_q.weight", "attn_k_b.weight", SHAPE_NONE, SHAPE_NONE)),
+    1};
 
 static const model_stack FROM_LATENT_STACK = {
     SHAPE(n_heads),
-    STACK_SOURCES({"self_attn.kv_b_proj.weight", "attn_kv_b.weight", SHAPE(pair_dim), SHAPE_NONE}),
+    STACK_SOURCES(STACK_SOURCE("self_attn.kv_b_proj.weight", "attn_kv_b.weight", SHAPE(pair_dim),
+                               SHAPE_NONE)),
     1};
 
 static const model_stack VALUES_STACK = {
     SHAPE(n_heads),
     STACK_SOURCES(
-        {"self_attn.kv_b_proj.weight", "attn_kv_b.weight", SHAPE(pair_dim), SHAPE(nope_dim)},
-        {"self_attn.unembed_out.weight", "attn_v_b.weight", SHAPE_NONE, SHAPE_NONE}),
+        STACK_SOURCE("self_attn.kv_b_proj.weight", "attn_kv_b.weight", SHAPE(pair_dim),
+                     SHAPE(nope_dim)),
+        STACK_SOURCE("self_attn.unembed_out.weight", "attn_v_b.weight", SHAPE_NONE, SHAPE_NONE)),
     2};
 
 static const model_stack GATE_STACK =
