@@ -164,6 +164,8 @@ typedef struct weft_kv_layer_info {
     const char *k, *v; /* codecs; of a recurrent layer "f32" with any spec; "" when shared */
     uint32_t window;   /* positions of a window or chunk, else 0 */
     uint64_t bytes_per_token, bytes_fixed; /* as in weft_kv_info */
+    /* Codec of the keys by which the layer chooses what it attends to; "": it has none. */
+    const char *index;
 } weft_kv_layer_info;
 
 /* What one layer of the model, counted from 0, stores with a codec spec. */

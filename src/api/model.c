@@ -155,7 +155,7 @@ static void layer_cost(const struct llm *m, const kv_spec *spec, uint32_t layer,
         return;
     }
     kv_spec own;
-    kv_spec_at(spec, layer, m->n_kv_layers, &own);
+    kv_spec_at(spec, l, layer, m->n_kv_layers, &own);
     uint64_t bytes = kv_spec_bytes(&own, l);
     *(l->window == 0 ? per_token : fixed) = l->window == 0 ? bytes : bytes * l->window;
 }
@@ -176,11 +176,27 @@ weft_status weft_model_kv(const weft_model *model, const char *spec, weft_kv_inf
         layer_cost(m, &parsed, i, &per_token, &fixed);
         ours.bytes_per_token += per_token;
         ours.bytes_fixed += fixed;
-        bool recurrent = m->kv_layers[i].layout == KV_LAYOUT_RECURRENT;
-        ours.n_recurrent += recurrent;
-        ours.n_encoded += !recurrent;
+        uint8_t layout = m->kv_layers[i].layout;
+        ours.n_recurrent += layout == KV_LAYOUT_RECURRENT;
+        ours.n_encoded += layout != KV_LAYOUT_RECURRENT && layout != KV_LAYOUT_INDEX;
     }
     return API_GIVE(ours, info, bytes_fixed, "weft_kv_info", err);
+}
+
+/* The keys by which a layer chooses positions, if it has such. */
+static void add_index(const struct llm *m, const kv_spec *spec, uint32_t layer,
+                      weft_kv_layer_info *info)
+{
+    for (uint32_t i = m->params.n_layers; i < m->n_kv_layers; i++) {
+        if (m->kv_layers[i].layout != KV_LAYOUT_INDEX || m->kv_layers[i].of != layer) continue;
+        kv_spec own;
+        uint64_t per_token;
+        uint64_t fixed;
+        kv_spec_at(spec, &m->kv_layers[i], i, m->n_kv_layers, &own);
+        layer_cost(m, spec, i, &per_token, &fixed);
+        info->index = own.k->name;
+        info->bytes_per_token += per_token;
+    }
 }
 
 weft_status weft_model_kv_layer(const weft_model *model, const char *spec, uint32_t layer,
@@ -195,17 +211,19 @@ weft_status weft_model_kv_layer(const weft_model *model, const char *spec, uint3
     kv_spec parsed;
     weft_status status = read_spec(m, spec, &parsed, err);
     if (status != WEFT_OK) return status;
-    weft_kv_layer_info ours = {.struct_size = sizeof ours, .layout = "shared", .k = "", .v = ""};
+    weft_kv_layer_info ours = {
+        .struct_size = sizeof ours, .layout = "shared", .k = "", .v = "", .index = ""};
     if (layer < m->n_kv_layers) {
         const kv_layer *l = &m->kv_layers[layer];
         bool recurrent = l->layout == KV_LAYOUT_RECURRENT;
         kv_spec own;
-        kv_spec_at(&parsed, layer, m->n_kv_layers, &own);
+        kv_spec_at(&parsed, l, layer, m->n_kv_layers, &own);
         ours.layout = kv_layout_by_id(l->layout)->name;
         ours.k = recurrent ? "f32" : own.k->name;
         ours.v = recurrent ? "f32" : own.v->name;
         ours.window = l->window;
         layer_cost(m, &parsed, layer, &ours.bytes_per_token, &ours.bytes_fixed);
+        add_index(m, &parsed, layer, &ours);
     }
     return API_GIVE(ours, info, bytes_fixed, "weft_kv_layer_info", err);
 }

@@ -2,6 +2,7 @@
 #include "backend/host.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "base/assert.h"
 #include "kv/codecs/codec.h"
@@ -203,4 +204,60 @@ float host_position_factor(const graph_value *v, uint32_t position)
 {
     double periods = floor((double)position / (double)v->f[1]);
     return (float)(1.0 + (double)v->f[0] * log1p(periods));
+}
+
+/* ---- the largest of many scores -------------------------------------------------------------- */
+
+/* Numbers that order as scores do: both zeros are one, NaN is below all. */
+static uint32_t sortable(float score)
+{
+    uint32_t bits;
+    float x = score == 0.0F ? 0.0F : score;
+    memcpy(&bits, &x, sizeof bits);
+    if (isnan(x)) return 0;
+    return (bits & 0x80000000U) != 0 ? ~bits : bits | 0x80000000U;
+}
+
+/* Of the numbers whose bits above shift + bits are those of *key, the one that *rank others are
+ * above, as far as the next bits say: these go into *key, and what is left of the rank stays. */
+static void narrow(const float *scores, uint32_t n, uint32_t shift, uint32_t bits, uint32_t *bins,
+                   uint32_t *key, uint32_t *rank)
+{
+    uint32_t n_bins = 1U << bits;
+    uint64_t above = (uint64_t)*key >> (shift + bits);
+    memset(bins, 0, n_bins * sizeof *bins);
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t k = sortable(scores[i]);
+        if ((uint64_t)k >> (shift + bits) == above) bins[k >> shift & (n_bins - 1)]++;
+    }
+    uint32_t bin = n_bins - 1;
+    while (bins[bin] <= *rank) {
+        ASSERT_HOT(bin > 0);
+        *rank -= bins[bin--];
+    }
+    *key |= bin << shift;
+}
+
+void host_select(const float *scores, uint32_t n, uint32_t first, uint32_t top_k, uint32_t *bins,
+                 uint32_t *list)
+{
+    uint32_t n_listed = 0;
+    if (n <= top_k) {
+        for (; n_listed < n; n_listed++) list[1 + n_listed] = first + n_listed;
+        list[0] = n;
+        return;
+    }
+    uint32_t least = 0;         /* of those that are chosen */
+    uint32_t equal = top_k - 1; /* in the end: how many of the least there are beside one */
+    narrow(scores, n, 21, 11, bins, &least, &equal);
+    narrow(scores, n, 10, 11, bins, &least, &equal);
+    narrow(scores, n, 0, 10, bins, &least, &equal);
+    equal++;
+    for (uint32_t i = 0; i < n && n_listed < top_k; i++) {
+        uint32_t k = sortable(scores[i]);
+        if (k < least || (k == least && equal == 0)) continue;
+        equal -= k == least;
+        list[1 + n_listed++] = first + i;
+    }
+    list[0] = n_listed;
 }

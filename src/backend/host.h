@@ -34,4 +34,19 @@ void host_route(const graph_value *v, uint32_t n_experts, const float *scores, c
 /* What position_scale multiplies a token by. */
 float host_position_factor(const graph_value *v, uint32_t position);
 
+/* Bins of host_select. */
+enum { HOST_SELECT_BINS = 1 << 11 };
+
+/* graph.h's select for one token that sees positions first, first + 1, ... with these n scores:
+ * list [1 + top_k]. bins: [HOST_SELECT_BINS], scratch. Time is a few passes over the scores,
+ * whatever they are. */
+void host_select(const float *scores, uint32_t n, uint32_t first, uint32_t top_k, uint32_t *bins,
+                 uint32_t *list);
+
+/* A list is stored where a value's numbers would be. */
+static inline uint32_t *host_list(float *value, size_t token_i, uint32_t cols)
+{
+    return (uint32_t *)(void *)(value + token_i * cols);
+}
+
 #endif

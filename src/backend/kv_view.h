@@ -7,7 +7,8 @@
  *   value of (head, position) = page + v_offset + (head * P + position % P) * v_row_bytes
  * Page j of the sequence lies in slot j % n_slots. In a latent layer a value is the first v_dim
  * columns of its key: v_offset is 0 and v_row_bytes that of keys, so that kv_value() finds it, and
- * nothing is stored for it.
+ * nothing is stored for it. An index layer has keys alone: what chooses the positions that another
+ * state is attended to at.
  *
  * The positions of a cross layer are those of an encoder, whose graph stores them all at once; a
  * decoder's steps only read.
@@ -30,6 +31,7 @@ typedef enum kv_layout_id {
     KV_LAYOUT_LATENT = 4,
     KV_LAYOUT_RECURRENT = 5,
     KV_LAYOUT_CROSS = 7, /* 6: shared, which no view has */
+    KV_LAYOUT_INDEX = 8,
 } kv_layout_id;
 
 /* Buffers of a recurrent layer: of graph.h's operations, the first inputs of conv, and the matrices
@@ -42,6 +44,7 @@ typedef struct kv_layer {
     uint8_t layout; /* kv_layout_id */
     uint32_t n_heads, k_dim, v_dim;
     uint32_t window; /* positions a query sees, itself included; of a chunk; 0: all */
+    uint32_t of;     /* of an index, whose v_dim is 0: the model's layer that it belongs to */
     /* Of a recurrent layer, which has none of the above but layout: f32 numbers of each buffer (0:
      * it has no such buffer), and of a position in the record from which a step is replayed. */
     uint32_t buffers[KV_BUFFERS];
@@ -91,10 +94,10 @@ static inline uint32_t kv_lowest(const kv_geometry *g, uint32_t position)
     return position - g->window + 1;
 }
 
-/* Whether a layer stores values: they may be the first columns of its keys. */
+/* Whether a layer stores values: they may be the first columns of its keys, or not be there. */
 static inline bool kv_has_values(const kv_geometry *g)
 {
-    return g->layout != KV_LAYOUT_LATENT;
+    return g->layout != KV_LAYOUT_LATENT && g->layout != KV_LAYOUT_INDEX;
 }
 
 static inline unsigned char *kv_key(const kv_view *v, uint32_t head, uint32_t position)

@@ -10,7 +10,7 @@
 static bool same(const weft_kv_layer_info *a, const weft_kv_layer_info *b)
 {
     return strcmp(a->layout, b->layout) == 0 && strcmp(a->k, b->k) == 0 &&
-           strcmp(a->v, b->v) == 0 && a->window == b->window &&
+           strcmp(a->v, b->v) == 0 && strcmp(a->index, b->index) == 0 && a->window == b->window &&
            a->bytes_per_token == b->bytes_per_token && a->bytes_fixed == b->bytes_fixed;
 }
 
@@ -47,7 +47,9 @@ static void print_run(const kv_run *run)
              run->last);
     snprintf(layout, sizeof layout, of->window != 0 ? "%s %u" : "%s", of->layout, of->window);
     bool sides = strcmp(of->k, of->v) != 0;
-    snprintf(codecs, sizeof codecs, sides ? "k=%s,v=%s" : "%s", of->k, of->v);
+    int n = snprintf(codecs, sizeof codecs, sides ? "k=%s,v=%s" : "%s", of->k, of->v);
+    if (of->index[0] != '\0' && n > 0 && (size_t)n < sizeof codecs)
+        snprintf(codecs + n, sizeof codecs - (size_t)n, ",index=%s", of->index);
     printf("%-10s %-16s %-28s", layers, layout, codecs[0] != '\0' ? codecs : "that of another");
     printf(" %8llu %15llu\n", (unsigned long long)of->bytes_per_token,
            (unsigned long long)of->bytes_fixed);
@@ -73,6 +75,7 @@ void kv_plan_add_json(const kv_plan *plan, strbuf *out)
                       of->window);
         strbuf_printf(out, ",\"k\":\"%s\",\"v\":\"%s\",\"bytes_per_token\":%llu", of->k, of->v,
                       (unsigned long long)of->bytes_per_token);
+        if (of->index[0] != '\0') strbuf_printf(out, ",\"index\":\"%s\"", of->index);
         strbuf_printf(out, ",\"bytes_fixed\":%llu}", (unsigned long long)of->bytes_fixed);
     }
     strbuf_add_text(out, "]}");

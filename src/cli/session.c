@@ -24,8 +24,8 @@ static const option_row ENGINE_ROWS[] = {
     {"kv", OPTION_TEXT, AT(kv), "SPEC",
      "how keys and values are stored: f32, f16, bf16, affineNgM (N 4 or 8; M 32, 64 or 128), q8_0, "
      "turbo-kAvB (A 2, 4, 5 or 8; B 2, 3, 4, 5 or 8), or k=NAME,v=NAME with tkA for keys and tvB "
-     "for values; with ,start=N in --act's type until a conversation has N tokens; with "
-     ",LAYERS=NAME, "
+     "for values; with ,index=NAME for the keys of an index, which are in --act's type else; with "
+     ",start=N in --act's type until a conversation has N tokens; with ,LAYERS=NAME, "
      "LAYERS.k=NAME or LAYERS.v=NAME otherwise in some layers, from 0 or, with -, from the end: 5, "
      "0..1, -2..-1 (default: as --act)",
      0, 0, NULL},

@@ -74,7 +74,8 @@ static bool is_state(const graph_value *v)
  * with. */
 static bool is_rows(const graph_value *v)
 {
-    bool numbers = v->op != GRAPH_INPUT && !is_state(v) && v->op != GRAPH_ROUTE;
+    bool numbers =
+        v->op != GRAPH_INPUT && !is_state(v) && v->op != GRAPH_ROUTE && v->op != GRAPH_SELECT;
     return numbers && v->rows >= GRAPH_HIDDEN;
 }
 
@@ -311,10 +312,33 @@ graph_id graph_kv_append_latent(graph *g, graph_id x, uint32_t v_dim, uint32_t s
                                      .i = {state_i, 1, a->cols}});
 }
 
-graph_id graph_attend(graph *g, graph_id q, graph_id state, uint32_t n_heads, float scale,
-                      float softcap)
+graph_id graph_kv_append_keys(graph *g, graph_id k, uint32_t state_i)
 {
-    return graph_attend_sinks(g, q, state, 0, n_heads, scale, softcap);
+    const graph_value *a = at(g, k);
+    return emit_writer(
+        g, is_tokens(a),
+        (graph_value){
+            .op = GRAPH_KV_APPEND, .in = {k}, .rows = GRAPH_TOKENS, .i = {state_i, 1, a->cols}});
+}
+
+static bool is_keys(const graph_value *v)
+{
+    return v->op == GRAPH_KV_APPEND && v->cols == 0;
+}
+
+graph_id graph_select(graph *g, graph_id q, graph_id weights, graph_id keys, uint32_t top_k)
+{
+    const graph_value *a = at(g, q);
+    const graph_value *w = at(g, weights);
+    const graph_value *s = at(g, keys);
+    bool ok = is_tokens(a) && is_tokens(w) && is_keys(s) && top_k > 0 && top_k < GRAPH_HIDDEN - 1;
+    ok = ok && (uint64_t)w->cols * s->i[2] == a->cols;
+    return emit(g, ok,
+                (graph_value){.op = GRAPH_SELECT,
+                              .in = {q, weights, keys},
+                              .rows = GRAPH_TOKENS,
+                              .cols = ok ? 1 + top_k : 0,
+                              .i = {top_k, 0}});
 }
 
 /* A vector of n numbers, or nothing. */
@@ -324,13 +348,14 @@ static bool is_vector(const graph *g, graph_id id, uint32_t n)
     return id == 0 || (w->op == GRAPH_WEIGHT && w->rows == 1 && w->cols == n);
 }
 
-graph_id graph_attend_sinks(graph *g, graph_id q, graph_id state, graph_id sinks, uint32_t n_heads,
-                            float scale, float softcap)
+/* in: queries, state, sinks, list */
+static graph_id emit_attend(graph *g, bool ok, const graph_id in[4], uint32_t n_heads,
+                            const float f[2])
 {
-    const graph_value *a = at(g, q);
-    const graph_value *s = at(g, state);
-    bool ok = s->op == GRAPH_KV_APPEND || s->op == GRAPH_STATE;
-    ok = ok && is_vector(g, sinks, n_heads);
+    const graph_value *a = at(g, in[0]);
+    const graph_value *s = at(g, in[1]);
+    ok = ok && (s->op == GRAPH_KV_APPEND || s->op == GRAPH_STATE) && !is_keys(s);
+    ok = ok && is_vector(g, in[2], n_heads);
     ok = ok && is_tokens(a) && n_heads > 0 && a->cols % n_heads == 0;
     uint32_t cols = 0;
     if (ok) {
@@ -342,11 +367,31 @@ graph_id graph_attend_sinks(graph *g, graph_id q, graph_id state, graph_id sinks
     }
     return emit(g, ok,
                 (graph_value){.op = GRAPH_ATTEND,
-                              .in = {q, state, sinks},
+                              .in = {in[0], in[1], in[2], in[3]},
                               .rows = GRAPH_TOKENS,
                               .cols = cols,
                               .i = {n_heads, 0},
-                              .f = {scale, softcap}});
+                              .f = {f[0], f[1]}});
+}
+
+graph_id graph_attend_sinks(graph *g, graph_id q, graph_id state, graph_id sinks, uint32_t n_heads,
+                            float scale, float softcap)
+{
+    return emit_attend(g, true, (graph_id[]){q, state, sinks, 0}, n_heads,
+                       (float[]){scale, softcap});
+}
+
+graph_id graph_attend(graph *g, graph_id q, graph_id state, uint32_t n_heads, float scale,
+                      float softcap)
+{
+    return graph_attend_sinks(g, q, state, 0, n_heads, scale, softcap);
+}
+
+graph_id graph_attend_listed(graph *g, graph_id q, graph_id state, graph_id list, uint32_t n_heads,
+                             float scale)
+{
+    bool ok = at(g, list)->op == GRAPH_SELECT && at(g, state)->op == GRAPH_KV_APPEND;
+    return emit_attend(g, ok, (graph_id[]){q, state, 0, list}, n_heads, (float[]){scale, 0.0F});
 }
 
 static graph_id take(graph *g, graph_id x, uint32_t rows)

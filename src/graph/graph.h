@@ -34,10 +34,16 @@
  *   glu         gate, up [n, I]; i0 graph_act: act(gate) * up
  *   kv_append   k [n, heads * Dk], v [n, heads * Dv]; i0 state index, i1 heads: writes the rows of
  *               the step into their sequences' state; a token for attend. Without v the state is
- *               latent: a value is the first columns of its key, which has one head
- *   attend      q [n, H * Dk], state, sinks [1, H]; i0 H, f0 scale, f1 soft-cap: each token against
- *               its own sequence; [n, H * Dv]. A head's sink is the score of one more key, which
- *               every query sees and which has no value
+ *               latent: a value is the first columns of its key, which has one head; or keys
+ *               alone, of one head and for select, where it has no columns
+ *   attend      q [n, H * Dk], state, sinks [1, H], a list of select; i0 H, f0 scale, f1 soft-cap:
+ *               each token against its own sequence, with a list against the positions in it, of a
+ *               state that keeps all; [n, H * Dv]. A head's sink is the score of one more key,
+ *               which every query sees and which has no value
+ *   select      q [n, H * Dk], w [n, H], keys alone; i0 k: of the positions that a token sees those
+ *               k whose sums of w_h max(q_h . key, 0) over h are largest, the first of equals
+ *               first, NaN last; all of them where there are no more than k; [n, 1 + k]: how many,
+ *               then the positions, ascending, as uint32_t
  *   kv_store    k [n, heads * Dk], v [n, heads * Dv]; i0 state index, i1 heads: as kv_append, but
  *               for graphs to come: nothing in this one reads it
  *   state       i0 state index, i1 heads, i2 Dk: what another graph stored, a token for attend
@@ -67,7 +73,7 @@
  *                 q = q / sqrt(q . q + eps) / sqrt(Dk), k = k / sqrt(k . k + eps)
  *                 g = exp(-exp(A_log) ln(1 + exp(decay + bias))), b = 1 / (1 + exp(-rate))
  *                 S = g S;  S = S + b (v - S k) k^T;  y = S q
- * Numbers are computed with; token ids, states and what route gives are not numbers. Which
+ * Numbers are computed with; token ids, states, what route gives and lists are not numbers. Which
  * positions an attend sees is not said here but by the state's layout and the step. */
 #define GRAPH_OP_MAP(X)                                                                            \
     X(NONE, "none", 0, 0)                                                                          \
@@ -81,7 +87,7 @@
     X(SCALE, "scale", 1, 1)                                                                        \
     X(GLU, "glu", 2, 2)                                                                            \
     X(KV_APPEND, "kv_append", 2, 1)                                                                \
-    X(ATTEND, "attend", 3, 2)                                                                      \
+    X(ATTEND, "attend", 4, 2)                                                                      \
     X(TAKE, "take", 1, 1)                                                                          \
     X(SOFTCAP, "softcap", 1, 1)                                                                    \
     X(STACK, "stack", 0, 0)                                                                        \
@@ -97,7 +103,8 @@
     X(LAYER_NORM, "layer_norm", 3, 1)                                                              \
     X(ACT, "act", 1, 1)                                                                            \
     X(POSITION_SCALE, "position_scale", 1, 1)                                                      \
-    X(MUL, "mul", 2, 2)
+    X(MUL, "mul", 2, 2)                                                                            \
+    X(SELECT, "select", 3, 3)
 
 typedef enum graph_op {
 #define GRAPH_OP_ENUM(op, name, n_inputs, n_required) GRAPH_##op,
@@ -215,6 +222,8 @@ graph_id graph_glu(graph *g, graph_id gate, graph_id up, graph_act act);
 graph_id graph_kv_append(graph *g, graph_id k, graph_id v, uint32_t state_i, uint32_t n_heads);
 /* The first v_dim columns of x are its value, too. */
 graph_id graph_kv_append_latent(graph *g, graph_id x, uint32_t v_dim, uint32_t state_i);
+/* Keys alone. */
+graph_id graph_kv_append_keys(graph *g, graph_id k, uint32_t state_i);
 graph_id graph_kv_store(graph *g, graph_id k, graph_id v, uint32_t state_i, uint32_t n_heads);
 graph_id graph_state(graph *g, uint32_t state_i, uint32_t n_heads, uint32_t k_dim, uint32_t v_dim);
 graph_id graph_attend(graph *g, graph_id q, graph_id state, uint32_t n_heads, float scale,
@@ -222,6 +231,11 @@ graph_id graph_attend(graph *g, graph_id q, graph_id state, uint32_t n_heads, fl
 /* sinks 0: none */
 graph_id graph_attend_sinks(graph *g, graph_id q, graph_id state, graph_id sinks, uint32_t n_heads,
                             float scale, float softcap);
+/* keys: of graph_kv_append_keys */
+graph_id graph_select(graph *g, graph_id q, graph_id weights, graph_id keys, uint32_t top_k);
+/* To the positions that select listed. */
+graph_id graph_attend_listed(graph *g, graph_id q, graph_id state, graph_id list, uint32_t n_heads,
+                             float scale);
 graph_id graph_take(graph *g, graph_id x);
 graph_id graph_take_hidden(graph *g, graph_id x);
 graph_id graph_softcap(graph *g, graph_id x, float cap);

@@ -53,7 +53,7 @@ static uint32_t class_for(kv_config *c, size_t page_bytes)
 static weft_status geometry_of(kv_geometry *g, const kv_layer *l, uint32_t layer_i,
                                const kv_spec *spec, uint32_t page_tokens, weft_error *err)
 {
-    ASSERT(l->n_heads > 0 && l->k_dim > 0 && l->v_dim > 0);
+    ASSERT(l->n_heads > 0 && l->k_dim > 0 && (l->v_dim > 0) == (l->layout != KV_LAYOUT_INDEX));
     bool bounded = l->layout == KV_LAYOUT_WINDOW || l->layout == KV_LAYOUT_CHUNKED;
     ASSERT(bounded == (l->window > 0));
     ASSERT(l->layout != KV_LAYOUT_LATENT || l->v_dim <= l->k_dim);
@@ -144,7 +144,7 @@ static weft_status add_layer(kv_config *c, const kv_layer *l, uint32_t i, const 
     const kv_codec *base = kv_codec_by_id(spec->base);
     const kv_spec dense = {.k = base, .v = base, .base = spec->base};
     kv_spec own;
-    kv_spec_at(spec, i, c->n_layers, &own);
+    kv_spec_at(spec, l, i, c->n_layers, &own);
     /* What an encoder writes is in its codecs at once. */
     bool cross = l->layout == KV_LAYOUT_CROSS;
     const kv_spec *before = cross ? &own : &dense;

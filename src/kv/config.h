@@ -61,7 +61,7 @@ uint32_t kv_config_slots(const kv_config *c, uint32_t layer, uint32_t n_position
 static inline bool kv_keeps_all(const kv_config *c, uint32_t layer)
 {
     uint8_t layout = c->geometries[layer].layout;
-    return layout == KV_LAYOUT_FULL || layout == KV_LAYOUT_LATENT;
+    return layout == KV_LAYOUT_FULL || layout == KV_LAYOUT_LATENT || layout == KV_LAYOUT_INDEX;
 }
 
 /* Pages of each class that cross layers hold of n_positions of an encoder. */

@@ -27,6 +27,7 @@ static weft_status unknown_codec(const char *name, size_t n, weft_error *err)
 
 static const char TURBO[] = "turbo-k";
 static const char START[] = "start=";
+static const char INDEX[] = "index=";
 
 /* "turbo-kAvB": the codec of one side, whose name is its prefix and the digit. */
 static weft_status turbo_side(const char *name, const char *prefix, char digit,
@@ -104,6 +105,14 @@ static weft_status parse_start(const char *piece, size_t n, kv_spec *spec, weft_
     if (spec->start != 0) return err_set(err, WEFT_ARGUMENT, "kv spec names start twice");
     spec->start = (uint32_t)value;
     return WEFT_OK;
+}
+
+/* "index=NAME": those layers have keys alone. */
+static weft_status parse_index(const char *piece, size_t n, kv_spec *spec, weft_error *err)
+{
+    size_t at = sizeof INDEX - 1;
+    if (spec->index != NULL) return err_set(err, WEFT_ARGUMENT, "kv spec names index twice");
+    return parse_side(piece + at, n - at, KV_FOR_K, &spec->index, err);
 }
 
 /* A layer's number: up to LAYER_DIGITS digits, with - in front counted from the end. */
@@ -186,6 +195,9 @@ static weft_status parse_piece(const char *piece, size_t n, kv_spec *spec, weft_
     if (n >= sizeof START - 1 && memcmp(piece, START, sizeof START - 1) == 0) {
         return parse_start(piece, n, spec, err);
     }
+    if (n >= sizeof INDEX - 1 && memcmp(piece, INDEX, sizeof INDEX - 1) == 0) {
+        return parse_index(piece, n, spec, err);
+    }
     if (names_layers(piece, n)) return parse_rule(piece, n, spec, err);
     kv_spec named = {0};
     weft_status status;
@@ -199,7 +211,8 @@ static weft_status parse_piece(const char *piece, size_t n, kv_spec *spec, weft_
     } else {
         return err_set(
             err, WEFT_UNSUPPORTED,
-            "kv spec: '%.*s' is not supported, expected k=NAME, v=NAME, start=N or LAYERS=NAME",
+            "kv spec: '%.*s' is not supported, expected k=NAME, v=NAME, index=NAME, start=N or "
+            "LAYERS=NAME",
             (int)(n < 64 ? n : 64), piece);
     }
     if (status != WEFT_OK) return status;
@@ -283,6 +296,7 @@ void kv_spec_print(const kv_spec *spec, char *text, size_t capacity)
     cut_text t = {text, capacity};
     if (capacity > 0) text[0] = '\0';
     if (!add_pair(&t, spec->k, spec->v)) add(&t, "k=%s,v=%s", spec->k->name, spec->v->name);
+    if (spec->index != NULL) add(&t, ",%s%s", INDEX, spec->index->name);
     if (spec->start != 0) add(&t, ",%s%u", START, spec->start);
     for (uint32_t i = 0; i < spec->n_rules; i++) add_rule(&t, &spec->rules[i]);
 }
@@ -300,10 +314,15 @@ static int64_t from_front(int32_t layer, uint32_t n)
     return layer < 0 ? (int64_t)n + layer : layer;
 }
 
-void kv_spec_at(const kv_spec *spec, uint32_t layer, uint32_t n_layers, kv_spec *own)
+void kv_spec_at(const kv_spec *spec, const kv_layer *l, uint32_t layer, uint32_t n_layers,
+                kv_spec *own)
 {
     uint32_t n = model_layers(spec, n_layers);
     *own = (kv_spec){.k = spec->k, .v = spec->v, .base = spec->base, .start = spec->start};
+    if (l->layout == KV_LAYOUT_INDEX) {
+        own->k = own->v = spec->index != NULL ? spec->index : kv_codec_by_id(spec->base);
+        return;
+    }
     for (uint32_t i = 0; i < spec->n_rules; i++) {
         const kv_rule *rule = &spec->rules[i];
         if (layer < from_front(rule->first, n) || layer > from_front(rule->last, n)) continue;
@@ -328,7 +347,7 @@ static weft_status check_rule(const kv_rule *rule, const kv_layer *layers, uint3
                        rule->last);
     }
     for (uint32_t i = (uint32_t)first; i <= (uint32_t)last; i++) {
-        if (i >= n_layers) {
+        if (i >= n_layers || layers[i].layout == KV_LAYOUT_INDEX) {
             return err_set(err, WEFT_ARGUMENT,
                            "kv override for layer %u: layer %u shares keys and values of another",
                            i, i);
@@ -392,22 +411,36 @@ static weft_status check_latent(const kv_spec *spec, uint32_t layer_i, weft_erro
                    layer_i, turbo ? "affine8g64 or bf16" : "one codec for both");
 }
 
+/* Whether the heads of layer i can be stored so. */
+static weft_status check_layer(const kv_spec *spec, const kv_layer *l, uint32_t i,
+                               uint32_t n_layers, weft_error *err)
+{
+    kv_spec own;
+    weft_status status = WEFT_OK;
+    kv_spec_at(spec, l, i, n_layers, &own);
+    if (l->layout == KV_LAYOUT_INDEX) return check_dim(own.k, l->of, l->k_dim, err);
+    if (l->layout == KV_LAYOUT_LATENT) status = check_latent(&own, i, err);
+    if (status == WEFT_OK) status = check_dim(own.k, i, kv_coded_columns(&own, l), err);
+    return status == WEFT_OK ? check_dim(own.v, i, l->v_dim, err) : status;
+}
+
 weft_status kv_spec_check(const kv_spec *spec, const kv_layer *layers, uint32_t n_layers,
                           weft_error *err)
 {
     weft_status status = check_rules(spec, layers, n_layers, err);
     if (status != WEFT_OK) return status;
     uint32_t n_taking = 0;
+    uint32_t n_indices = 0;
     for (uint32_t i = 0; i < n_layers; i++) {
-        kv_spec own;
         if (layers[i].layout == KV_LAYOUT_RECURRENT) continue;
-        kv_spec_at(spec, i, n_layers, &own);
-        if (layers[i].layout == KV_LAYOUT_LATENT) status = check_latent(&own, i, err);
-        if (status == WEFT_OK)
-            status = check_dim(own.k, i, kv_coded_columns(&own, &layers[i]), err);
-        if (status == WEFT_OK) status = check_dim(own.v, i, layers[i].v_dim, err);
+        status = check_layer(spec, &layers[i], i, n_layers, err);
         if (status != WEFT_OK) return status;
         n_taking++;
+        n_indices += layers[i].layout == KV_LAYOUT_INDEX;
+    }
+    if (spec->index != NULL && n_indices == 0) {
+        return err_set(err, WEFT_UNSUPPORTED, "kv codec '%s%s': none of %u layers has an index",
+                       INDEX, spec->index->name, n_layers);
     }
     bool is_base = spec->k->id == spec->base && spec->v->id == spec->base;
     if (n_taking > 0 || is_base) return WEFT_OK;

@@ -428,8 +428,8 @@ static weft_status make_rope(llm *m, uint32_t i, const float *factors, weft_erro
     const model_params *p = &m->params;
     uint32_t n_dims = p->ropes[i].n_dims != 0 ? p->ropes[i].n_dims : p->rope_dims;
     if (p->ropes[0].kind == ROPE_LONG && p->ropes[i].kind != ROPE_LONG) factors = NULL;
-    return rope_table(&m->ropes[i], &m->arena, &p->ropes[i], n_dims, p->rope_interleaved, factors,
-                      err);
+    bool interleaved = p->rope_interleaved != p->ropes[i].other_pairs;
+    return rope_table(&m->ropes[i], &m->arena, &p->ropes[i], n_dims, interleaved, factors, err);
 }
 
 static weft_status bind_all(binder *b, weft_error *err)

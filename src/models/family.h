@@ -37,9 +37,10 @@ typedef struct rope_params {
     bool truncate;                                       /* yarn */
     double original_context;                             /* llama3, yarn, long */
     double context;                                      /* of the model */
-    double alpha;    /* alpha: theta is multiplied by alpha^(D / (D - 2)) */
-    double partial;  /* proportional: the part of a head whose pairs turn, the rest stays */
-    uint32_t n_dims; /* of a head; 0: rope_dims */
+    double alpha;     /* alpha: theta is multiplied by alpha^(D / (D - 2)) */
+    bool other_pairs; /* than rope_interleaved says */
+    double partial;   /* proportional: the part of a head whose pairs turn, the rest stays */
+    uint32_t n_dims;  /* of a head; 0: rope_dims */
 } rope_params;
 
 typedef struct dense dense;
@@ -63,6 +64,11 @@ typedef struct model_params {
     uint32_t latent_dim, pair_dim, o_dim; /* kv_rank + pe_dim; nope_dim + v_dim; heads * v_dim */
     bool has_q_rank, has_plain_q;
     float latent_eps; /* of norms of latents */
+    /* Attention to the index_top positions that an index chooses: heads and columns of its queries,
+     * 0 where there is none; layers that choose, where others take the last choice; the rope. */
+    uint32_t n_index_heads, index_dim, index_q_dim, index_top, index_rope;
+    bool index_interleaved;
+    bool has_index[MODEL_LAYERS];
     /* Experts: how many, of a token, in how many groups, how wide, wide the ones that see all. */
     uint32_t n_experts, n_top, n_groups, n_top_groups, n_shared, n_expert_ff, n_shared_ff;
     uint32_t n_gate_up;     /* rows of an expert's gate and up together */
@@ -214,8 +220,8 @@ typedef struct model_build {
     const model_params *p;
     const model_family *family;
     const uint32_t *bound; /* [n_slots, n_layers], tensor index + 1, 0: absent */
-    /* [n_layers at most]; build() describes its states here: that of layer i is the i-th, layers
-     * that share those of others come last. */
+    /* [2 * n_layers at most]; build() describes its states here: that of layer i is the i-th,
+     * layers that share those of others come last. Indices stand behind those of all layers. */
     kv_layer *kv_layers;
     uint32_t n_kv_layers;
 } model_build;

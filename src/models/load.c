@@ -68,7 +68,7 @@ static weft_status build_graph(llm *m, weft_error *err)
     enum { PER_LAYER = 96, BESIDES = 32 };
     uint32_t capacity = m->params.n_layers * PER_LAYER + BESIDES;
     graph_value *values = arena_array(&m->arena, capacity, sizeof *values);
-    m->kv_layers = arena_array(&m->arena, m->params.n_layers, sizeof *m->kv_layers);
+    m->kv_layers = arena_array(&m->arena, (size_t)2 * m->params.n_layers, sizeof *m->kv_layers);
     if (values == NULL || m->kv_layers == NULL)
         return err_set(err, WEFT_NOMEM, "out of memory for the graph");
     graph_init(&m->graph, values, capacity, m->tensors, m->n_tensors);

@@ -113,6 +113,8 @@ static void test_allocations_of_experts(void **state)
     print_message("%zu allocations\n", n);
     assert_true(n >= 80);
     assert_true(fault_sweep(scenario_ids, other) >= 80);
+    char indexed[] = GOLDEN_PATH("glm_moe_dsa-shared");
+    assert_true(fault_sweep(scenario_ids, indexed) >= 80);
 }
 
 static void test_files(void **state)

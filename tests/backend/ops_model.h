@@ -37,6 +37,7 @@ typedef struct model {
     bool plain_weights; /* f32 only */
     bool chunked;       /* bounded layers see chunks instead of windows */
     bool norms;         /* of queries and keys, always */
+    bool chooses;       /* a latent is attended to at some positions */
     uint32_t width, wide, n_heads, n_kv_heads, k_dim, v_dim;
 } model;
 
@@ -207,6 +208,25 @@ static inline graph_id model_attention(model *m, graph_id x, uint32_t window)
     return model_linear(m, model_attend(m, q, state), m->width);
 }
 
+/* Positions that few heads of some columns choose, by keys that are normalized and turned. */
+static inline graph_id model_choice(model *m, graph_id x)
+{
+    graph *g = &m->g;
+    uint32_t rope_i = draw(0, 1);
+    uint32_t dim = draw(0, 1) == 0 ? 32 * draw(2, 4) : 8 * draw(1, 5);
+    uint32_t heads = draw(0, 3) == 0 ? 67 : draw(1, 20);
+    uint32_t state_i = m->n_layers;
+    if (dim < 2 * m->ropes[rope_i].n_pairs) dim = 128;
+    m->layers[m->n_layers++] =
+        (kv_layer){.layout = KV_LAYOUT_INDEX, .n_heads = 1, .k_dim = dim, .of = 0};
+    graph_id q = graph_rope_apply(g, model_linear(m, x, heads * dim), dim, rope_i);
+    graph_id k = model_linear(m, x, dim);
+    k = model_layer_norm(m, k, dim);
+    graph_id w = model_linear(m, x, heads);
+    graph_id keys = graph_kv_append_keys(g, graph_rope_apply(g, k, dim, rope_i), state_i);
+    return graph_select(g, q, w, keys, draw(0, 3) == 0 ? draw(1, 300) : draw(1, 20));
+}
+
 /* A latent of r columns that is key and value, p that rotate beside it; queries come to it, and
  * what is attended to leaves it, by a matrix a head. */
 static inline graph_id model_latent(model *m, graph_id x)
@@ -232,8 +252,13 @@ static inline graph_id model_latent(model *m, graph_id x)
     graph_id to = transposed ? model_stack(m, heads, n, r) : model_stack(m, heads, r, n);
     qn = graph_linear_heads(g, qn, to, transposed);
     float scale = (float)(0.05 / sqrt((double)(r + p)));
-    graph_id o = graph_attend_sinks(g, graph_concat(g, qn, qp, heads), state, model_sinks(m, heads),
-                                    heads, scale, 0.0F);
+    graph_id all = graph_concat(g, qn, qp, heads);
+    graph_id o = 0;
+    if (m->chooses) {
+        o = graph_attend_listed(g, all, state, model_choice(m, x), heads, scale);
+    } else {
+        o = graph_attend_sinks(g, all, state, model_sinks(m, heads), heads, scale, 0.0F);
+    }
     o = graph_linear_heads(g, o, model_stack(m, heads, n_v, r), false);
     return model_linear(m, o, m->width);
 }
@@ -350,6 +375,7 @@ static inline void model_whole(model *m, uint32_t window)
     bool latent = draw(0, 2) == 0;
     uint32_t experts = draw(0, 3);
     m->chunked = draw(0, 3) == 0;
+    m->chooses = draw(0, 1) == 0;
     for (uint32_t l = 0; l < 2; l++) {
         graph_id n = model_norm(m, x, m->width);
         graph_id a =
@@ -388,8 +414,9 @@ typedef struct setup {
     weft_act act;
     uint32_t n_threads, page_tokens;
     const kv_codec *k, *v;
-    uint8_t base; /* of packed codecs; 0: f32 */
-    int fill;     /* byte that fresh pages are filled with */
+    const kv_codec *index; /* NULL: the base */
+    uint8_t base;          /* of packed codecs; 0: f32 */
+    int fill;              /* byte that fresh pages are filled with */
 } setup;
 
 typedef struct machine {
@@ -424,7 +451,7 @@ static inline bool model_takes(const model *m, const kv_codec *codec, uint8_t si
     if ((codec->sides & side) == 0) return false;
     for (uint32_t i = 0; i < m->n_layers; i++) {
         const kv_layer *l = &m->layers[i];
-        if (l->layout == KV_LAYOUT_RECURRENT) continue;
+        if (l->layout == KV_LAYOUT_RECURRENT || l->layout == KV_LAYOUT_INDEX) continue;
         bool latent = l->layout == KV_LAYOUT_LATENT;
         uint32_t dim = side == KV_FOR_K && !latent ? l->k_dim : l->v_dim;
         if (!kv_codec_takes(codec, dim)) return false;
@@ -450,6 +477,21 @@ static inline const kv_codec *model_codec(const model *m, uint8_t side)
         const kv_codec *codec = &table[draw(0, (uint32_t)n - 1)];
         if (model_takes(m, codec, side)) return codec;
     }
+}
+
+/* Of the keys that choose; NULL where there are none. */
+static inline const kv_codec *model_codec_for_index(const model *m)
+{
+    size_t n;
+    const kv_codec *table = kv_codec_table(&n);
+    for (uint32_t i = 0; i < m->n_layers; i++) {
+        while (m->layers[i].layout == KV_LAYOUT_INDEX) {
+            const kv_codec *codec = &table[draw(0, (uint32_t)n - 1)];
+            bool takes = kv_codec_takes(codec, m->layers[i].k_dim);
+            if (takes && (codec->sides & KV_FOR_K) != 0) return codec;
+        }
+    }
+    return NULL;
 }
 
 /* What a latent layer wants. */
@@ -482,7 +524,8 @@ static inline void machine_open(machine *w, const model *m, setup s)
     assert_ok(s.api->plan(w->b, &m->g, &limits, &w->plan, &err), &err);
     assert_true(s.api->plan_bytes(w->plan) > 0);
     arena_init(&w->arena, &w->memory.allocator, 0);
-    kv_spec spec = {.k = s.k, .v = s.v, .base = s.base == 0 ? KV_BASE_F32 : s.base};
+    kv_spec spec = {
+        .k = s.k, .v = s.v, .index = s.index, .base = s.base == 0 ? KV_BASE_F32 : s.base};
     bool stores = false;
     for (uint32_t i = 0; i < m->n_layers; i++)
         stores = stores || m->layers[i].layout != KV_LAYOUT_RECURRENT;

@@ -53,6 +53,13 @@ static inline void pattern_latent(model *m)
     graph_finish(&m->g, model_linear(m, graph_take(&m->g, x), MODEL_VOCAB));
 }
 
+/* The same to positions that are chosen. */
+static inline void pattern_chosen(model *m)
+{
+    m->chooses = true;
+    pattern_latent(m);
+}
+
 static inline void pattern_chunked(model *m)
 {
     graph_id x = model_embed(m);

@@ -110,6 +110,7 @@ static inline setup random_setup(const model *m, const backend_api *api, const c
                .base = (uint8_t)draw(KV_BASE_F32, KV_BASE_BF16),
                .fill = 0xff};
     if (model_is_latent(m)) s.k = s.v = model_codec_for_both(m);
+    s.index = model_codec_for_index(m);
     return s;
 }
 

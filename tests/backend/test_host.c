@@ -1,5 +1,5 @@
 /* test_host.c - pages in plain memory: conversion gives the rows that encoding at once would; and
- * which experts a token goes to. */
+ * which experts a token goes to, and which positions it attends to. */
 #include "backend/host.h"
 
 #include <math.h>
@@ -13,6 +13,7 @@
 enum { ROWS = 11 };
 
 static const kv_layer LAYER = {.layout = KV_LAYOUT_FULL, .n_heads = 3, .k_dim = 64, .v_dim = 96};
+static const kv_layer INDEX = {.layout = KV_LAYOUT_INDEX, .n_heads = 1, .k_dim = 72};
 static const kv_layer LATENT = {.layout = KV_LAYOUT_LATENT, .n_heads = 1, .k_dim = 75, .v_dim = 64};
 
 static float number(uint64_t *counter)
@@ -73,6 +74,8 @@ static void test_conversion_is_encoding(void **state)
 {
     (void)state;
     static const char *const BASES[] = {"f32", "f16", "bf16"};
+    static const char *const INDICES[] = {"bf16,start=4", "affine4g64,index=affine8g32,start=4",
+                                          "index=tk4,start=4", "index=affine4g32,start=4"};
     static const char *const CODECS[] = {"affine8g64,start=4", "affine4g32,start=4",
                                          "turbo-k8v4,start=4", "k=tk2,v=tv2,start=4",
                                          "q8_0,start=4"};
@@ -82,6 +85,7 @@ static void test_conversion_is_encoding(void **state)
             /* Turbo has no codec for both. */
             if (strchr(CODECS[i], 't') == strstr(CODECS[i], "tart"))
                 check_conversion(&LATENT, CODECS[i], BASES[b]);
+            check_conversion(&INDEX, INDICES[i % 4], BASES[b]);
         }
     }
 }
@@ -198,12 +202,82 @@ static void test_experts_of_any_scores(void **state)
     }
 }
 
+/* ---- positions that are chosen --------------------------------------------------------------- */
+
+enum { SCORES = 700 };
+
+/* What is said of select, one position after the other: the largest that is left, the first of
+ * equals, NaN last; then in ascending order. */
+static void choose_plainly(const float *scores, uint32_t n, uint32_t first, uint32_t top_k,
+                           uint32_t *list)
+{
+    bool chosen[SCORES] = {false};
+    uint32_t n_chosen = 0;
+    while (n_chosen < top_k && n_chosen < n) {
+        uint32_t best = n;
+        for (uint32_t i = 0; i < n; i++) {
+            if (chosen[i]) continue;
+            bool better = best == n || scores[i] > scores[best];
+            if (better || (isnan(scores[best]) && !isnan(scores[i]))) best = i;
+        }
+        chosen[best] = true;
+        n_chosen++;
+    }
+    list[0] = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (chosen[i]) list[1 + list[0]++] = first + i;
+    }
+}
+
+static void check_chosen(const float *scores, uint32_t n, uint32_t first, uint32_t top_k)
+{
+    uint32_t bins[HOST_SELECT_BINS];
+    uint32_t list[SCORES + 2];
+    uint32_t expected[SCORES + 2];
+    list[1 + top_k] = 4711;
+    choose_plainly(scores, n, first, top_k, expected);
+    host_select(scores, n, first, top_k, bins, list);
+    assert_int_equal(list[0], n < top_k ? n : top_k);
+    assert_memory_equal(list, expected, (1 + list[0]) * sizeof *list);
+    assert_int_equal(list[1 + top_k], 4711);
+}
+
+static void test_positions_that_are_chosen(void **state)
+{
+    (void)state;
+    static const float ODD[] = {NAN,   INFINITY, -INFINITY, 0.0F,      -0.0F,
+                                1e38F, -1e38F,   1.0F,      0x1p-149F, -0x1p-149F};
+    static const float FEW[] = {0, 3, 0, -1, 3, 0, 2};
+    uint32_t bins[HOST_SELECT_BINS];
+    uint32_t list[8];
+    host_select(FEW, 7, 10, 4, bins, list);
+    assert_memory_equal(list, ((const uint32_t[]){4, 10, 11, 14, 16}), 5 * sizeof *list);
+    host_select(FEW, 7, 10, 7, bins, list);
+    assert_int_equal(list[0], 7);
+    host_select(FEW, 0, 10, 7, bins, list);
+    assert_int_equal(list[0], 0);
+    uint64_t counter = 0;
+    for (uint32_t round = 0; round < 400; round++) {
+        float scores[SCORES];
+        uint32_t n = 1 + (uint32_t)(rng_u64(4, counter++) % (round % 10 == 0 ? SCORES : 40));
+        uint32_t top_k = 1 + (uint32_t)(rng_u64(4, counter++) % (n + 2));
+        for (uint32_t i = 0; i < n; i++) {
+            float any = number(&counter) * (round % 4 == 1 ? 1e-3F : 1e3F);
+            if (round % 4 == 0) any = ODD[rng_u64(4, counter++) % 10];
+            if (round % 4 == 2) any = floorf(any / 400.0F); /* ties */
+            scores[i] = any;
+        }
+        check_chosen(scores, n, round, top_k > SCORES ? SCORES : top_k);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_conversion_is_encoding),
         cmocka_unit_test(test_experts_that_are_chosen),
         cmocka_unit_test(test_experts_of_any_scores),
+        cmocka_unit_test(test_positions_that_are_chosen),
     };
     return TEST_RUN("backend/host", tests);
 }

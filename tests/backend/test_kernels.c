@@ -494,6 +494,49 @@ static void check_kernel_conv_fn(slot_id slot, kernel_conv_fn *fn, kernel_conv_f
     }
 }
 
+static void check_kernel_relu_sum_fn(slot_id slot, kernel_relu_sum_fn *fn,
+                                     kernel_relu_sum_fn *reference, double bound)
+{
+    (void)slot;
+    for (uint32_t n = 1; n <= 256; n += n < 70 ? 1 : 31) {
+        uint32_t n_rows = n % 7 + 1 + (n % 5 == 0 ? 60 : 0);
+        uint32_t stride = n + n % 3;
+        case_floats s = case_floats_new((size_t)n_rows * stride, n % 3, 2.0F);
+        case_floats w = case_floats_new(n_rows, n % 2, 1.0F);
+        case_floats y = case_floats_new(n, 1, 0.5F);
+        case_floats y0 = case_floats_new(n, 0, 0.0F);
+        case_floats y1 = case_floats_new(n, 2, 0.0F);
+        if (n > 5) s.at[n - 3] = NAN;
+        if (n > 6) s.at[n - 5] = -0.0F;
+        if (n > 7) s.at[n - 6] = INFINITY;
+        memcpy(y0.at, y.at, n * sizeof(float));
+        memcpy(y1.at, y.at, n * sizeof(float));
+        kernel_relu_sum a = {s.at, stride, w.at, n_rows, n, y0.at};
+        reference(&a);
+        /* Rows in two parts, and columns one by one. */
+        for (uint32_t j = 0; j < n; j++) {
+            uint32_t half = n_rows / 2;
+            kernel_relu_sum first = {s.at + j, stride, w.at, half, 1, y1.at + j};
+            kernel_relu_sum rest = {
+                s.at + half * stride + j, stride, w.at + half, n_rows - half, 1, y1.at + j};
+            if (half > 0) fn(&first);
+            fn(&rest);
+        }
+        a.y = y.at;
+        fn(&a);
+        for (uint32_t j = 0; j < n; j++) {
+            if (isnan(y.at[j])) fail_msg("%s %s: a NaN does not count as 0", now_isa, now_slot);
+            check_near(y.at[j], y0.at[j], 0.0, bound, "sum", j);
+        }
+        check_same(y1.at, y.at, n * sizeof(float), "column by column");
+        free(s.block);
+        free(w.block);
+        free(y.block);
+        free(y0.block);
+        free(y1.block);
+    }
+}
+
 /* A token over a matrix, against generic's; and its rows one by one. */
 static void delta_one(kernel_delta_fn *fn, kernel_delta_fn *reference, double bound, uint32_t k_dim,
                       uint32_t v_dim)

@@ -254,6 +254,7 @@ static const struct {
     {"columns", pattern_columns, 0.01, false},
     {"heads", pattern_heads, 0.03, false},
     {"latent", pattern_latent, 0.3, false},
+    {"chosen", pattern_chosen, 0.3, true},
     {"chunked", pattern_chunked, 0.3, false},
     {"experts", pattern_experts, 0.1, false},
     {"gated heads", pattern_gated_heads, 0.01, false},
@@ -329,6 +330,7 @@ static void check_pattern(size_t k, uint32_t most_tokens, bool seen[GRAPH_N_OPS]
     graph_oracle oracle[N_SEQS];
     /* What is packed may differ in a code from backend to backend. */
     bool packed = s.k->kind != KV_DENSE || s.v->kind != KV_DENSE;
+    packed = packed || (s.index != NULL && s.index->kind != KV_DENSE);
     for (size_t i = 0; i <= n_isas; i++) {
         machine w;
         if (i > 0 && !isas[i - 1].available()) continue;
@@ -390,8 +392,8 @@ static void test_long_sequences_within_bounds(void **state)
         case_seed = 77 + round;
         for (size_t k = 0; k < COUNT_OF(PATTERNS); k++) {
             void (*build)(model *) = PATTERNS[k].build;
-            bool one =
-                build == pattern_latent || build == pattern_chunked || build == pattern_cross;
+            bool one = build == pattern_latent || build == pattern_chunked ||
+                       build == pattern_cross || build == pattern_chosen;
             if (one || build == pattern_attention || build == pattern_window) {
                 check_pattern(k, SEQ_MOST, seen);
             }
@@ -540,7 +542,11 @@ static void test_p1_decode(void **state)
         m.width = 32;
         m.n_kv_heads = 1;
         m.n_heads = round == 0 ? 1 : 8;
-        model_whole(&m, 300);
+        if (round == 1) {
+            pattern_chosen(&m);
+        } else {
+            model_whole(&m, 300);
+        }
         fill_texts(&t, 1);
         memcpy(t.n, (const uint32_t[]){515, 258, 7}, sizeof t.n);
         each_isa(check_decode, &m, &t);

@@ -165,6 +165,8 @@ static void check_model(const char *path, const char *const *specs, uint32_t n_s
 }
 
 static const char *const SPECS[] = {NULL, "affine8g64", "affine4g32,start=100"};
+static const char *const INDEXED[] = {NULL, "affine8g64,index=affine8g32",
+                                      "affine4g32,index=tk8,start=100"};
 static const char *const TURBO[] = {NULL, "turbo-k8v4", "turbo-k8v3,start=70"};
 
 static void test_kv51_warm_is_cold_in_the_goldens(void **state)
@@ -173,6 +175,7 @@ static void test_kv51_warm_is_cold_in_the_goldens(void **state)
     check_model(GOLDEN_PATH("llama"), TURBO, 3);
     check_model(GOLDEN_PATH("gemma3"), TURBO, 3);
     check_model(GOLDEN_PATH("deepseek_v3"), SPECS, 3);
+    check_model(GOLDEN_PATH("glm_moe_dsa-shared"), INDEXED, 3);
     check_model(GOLDEN_PATH("gemma4-ple"), TURBO, 3);
     check_model(GOLDEN_PATH("qwen3_5"), SPECS, 3);
     check_model(GOLDEN_PATH("qwen3_5_moe"), SPECS, 1);

@@ -60,6 +60,7 @@ static void test_kv31_at_every_position(void **state)
     check_model("llama", "turbo-k8v4", 16);
     check_model("gemma4-ple", "affine4g32", 16);
     check_model("deepseek_v3", "affine8g32", 16);
+    check_model("glm_moe_dsa-shared", "affine8g32,index=affine8g32", 16);
     check_model("qwen3_5", "affine4g64", 16);
     check_model("qwen3_next", "affine8g64", 9);
     check_model("lfm2", "affine4g64", 9);

@@ -182,6 +182,7 @@ static void test_kv38_latents(void **state)
 {
     (void)state;
     check_golden("deepseek_v3", false, 1);
+    check_golden("glm_moe_dsa-shared", false, 2);
 }
 
 static void test_kv38_shared(void **state)

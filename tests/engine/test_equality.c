@@ -146,6 +146,30 @@ static void test_latents_and_experts(void **state)
     weft_model_close(model);
 }
 
+/* Attention to positions that an index chooses, or that an earlier layer's did. */
+static void test_chosen_positions(void **state)
+{
+    (void)state;
+    static const char *const SPECS[] = {"affine8g32,index=affine8g32", "affine4g32,start=40",
+                                        "bf16,index=tk8", "f16,index=affine4g32,start=9"};
+    static const char *const NAMES[] = {"glm_moe_dsa-long", "glm_moe_dsa-shared"};
+    size_t n_isas;
+    const char *const *isas = run_isas(&n_isas);
+    for (size_t k = 0; k < 2; k++) {
+        char path[600];
+        snprintf(path, sizeof path, "%s/%s", WEFT_GOLDEN_DIR, NAMES[k]);
+        weft_model *model = run_open_model(path);
+        for (size_t i = TEST_SLOWED ? n_isas - 1 : 0; i < n_isas; i++) {
+            check_setting(model, (setting){WEFT_ACT_F32, NULL, isas[i], NULL});
+            check_setting(model, (setting){WEFT_ACT_BF16, NULL, isas[i], NULL});
+        }
+        for (size_t i = k; i < sizeof SPECS / sizeof SPECS[0]; i += TEST_SLOWED ? 3 : 1)
+            check_setting(model, (setting){WEFT_ACT_BF16, SPECS[i], NULL, NULL});
+        check_setting(model, (setting){WEFT_ACT_F32, NULL, NULL, "ref"});
+        weft_model_close(model);
+    }
+}
+
 /* Layers that read another's keys and values, through windows, in company of other lengths;
  * heads of two sizes, and experts beside an MLP. */
 static void test_shared_keys_and_values(void **state)
@@ -280,6 +304,7 @@ int main(void)
         cmocka_unit_test(test_goldens),
         cmocka_unit_test(test_dense),
         cmocka_unit_test(test_latents_and_experts),
+        cmocka_unit_test(test_chosen_positions),
         cmocka_unit_test(test_shared_keys_and_values),
         cmocka_unit_test(test_sinks),
         cmocka_unit_test(test_experts),

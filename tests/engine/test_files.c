@@ -155,6 +155,9 @@ static void test_kv55_restored_goes_on_in_goldens(void **state)
         {GOLDEN_PATH("lfm2"), "affine4g64,start=200", NULL, 190, 512, WEFT_ACT_F32, false},
         {GOLDEN_PATH("deepseek_v3"), NULL, NULL, 150, 512, WEFT_ACT_BF16, false},
         {GOLDEN_PATH("deepseek_v3"), "affine4g32", NULL, 150, 512, WEFT_ACT_BF16, false},
+        {GOLDEN_PATH("glm_moe_dsa-shared"), NULL, NULL, 150, 512, WEFT_ACT_BF16, false},
+        {GOLDEN_PATH("glm_moe_dsa-shared"), "affine8g32,index=tk8", NULL, 150, 512, WEFT_ACT_BF16,
+         false},
     };
     for (size_t i = 0; i < sizeof SETTINGS / sizeof SETTINGS[0]; i++) check(&SETTINGS[i]);
 }

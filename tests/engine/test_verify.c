@@ -264,6 +264,7 @@ static void test_kv39_kv40_kv41(void **state)
     check_rounds("llama", NULL);
     check_rounds("gemma3", "affine8g64,start=50");
     check_rounds("deepseek_v3", "affine8g32");
+    check_rounds("glm_moe_dsa", "affine8g32,index=affine8g32,start=60");
     check_rounds("gemma4-ple", "turbo-k8v4,start=100");
     check_rounds("qwen3_5", NULL);
     check_rounds("qwen3_5", "affine8g64,start=64");

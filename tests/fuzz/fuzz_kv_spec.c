@@ -17,13 +17,15 @@ static const kv_layer LAYERS[] = {
     {.layout = KV_LAYOUT_RECURRENT, .buffers = {3, 4}, .record = 5},
     {.layout = KV_LAYOUT_LATENT, .n_heads = 1, .k_dim = 152, .v_dim = 128},
     {.layout = KV_LAYOUT_FULL, .n_heads = 1, .k_dim = 64, .v_dim = 64},
+    {.layout = KV_LAYOUT_INDEX, .n_heads = 1, .k_dim = 72, .of = 3},
 };
 
 enum { N_LAYERS = COUNT_OF(LAYERS) };
 
 static void check_same(const kv_spec *a, const kv_spec *b)
 {
-    ASSERT(a->k == b->k && a->v == b->v && a->start == b->start && a->n_rules == b->n_rules);
+    ASSERT(a->k == b->k && a->v == b->v && a->index == b->index && a->start == b->start &&
+           a->n_rules == b->n_rules);
     for (uint32_t i = 0; i < a->n_rules; i++) {
         const kv_rule *x = &a->rules[i];
         const kv_rule *y = &b->rules[i];
@@ -39,11 +41,11 @@ static void check_layers(kv_spec *spec, uint32_t n_model_layers)
     ASSERT(status == err.status && (status == WEFT_OK) == (err.message[0] == '\0'));
     for (uint32_t i = 0; i < N_LAYERS && status == WEFT_OK; i++) {
         kv_spec own;
-        kv_spec_at(spec, i, N_LAYERS, &own);
+        kv_spec_at(spec, &LAYERS[i], i, N_LAYERS, &own);
         ASSERT(own.n_rules == 0 && own.k != NULL && own.v != NULL && own.base == spec->base);
         if (LAYERS[i].layout == KV_LAYOUT_RECURRENT) continue;
         ASSERT(kv_codec_takes(own.k, kv_coded_columns(&own, &LAYERS[i])));
-        ASSERT(kv_codec_takes(own.v, LAYERS[i].v_dim));
+        if (LAYERS[i].layout != KV_LAYOUT_INDEX) ASSERT(kv_codec_takes(own.v, LAYERS[i].v_dim));
     }
 }
 

@@ -1,6 +1,6 @@
 /* test_graph.c - builders: a row of GRAPH_OP_MAP each, with what it accepts, the shape it gives,
  * and what it refuses; the first error is the one that stays. */
-#include "graph/graph.h"
+#include "graph/graph_rules.h"
 #include "support/test.h"
 
 #include <math.h>
@@ -8,96 +8,6 @@
 #include <string.h>
 
 #include "base/assert.h"
-
-enum { CAPACITY = 64 };
-
-/* Indices of TENSORS. */
-enum {
-    EMBED_W,
-    SQUARE_W,
-    WIDE_W,
-    NORM_W,
-    HEAD_NORM_W,
-    WIDE_BIAS,
-    CONV_W,
-    MANY_TAPS_W,
-    GATE_W,
-    GATE_BIAS,
-    TOO_WIDE,
-    N_TENSORS
-};
-
-/* Pairwise different dims. */
-enum { VOCAB = 50, WIDTH = 24, WIDE = 36, HEADS = 4, KEY_HEADS = 2 };
-
-static const tensor TENSORS[N_TENSORS] = {
-    [EMBED_W] = {.name = "embed", .n_rows = VOCAB, .n_cols = WIDTH},
-    [SQUARE_W] = {.name = "square", .n_rows = WIDTH, .n_cols = WIDTH},
-    [WIDE_W] = {.name = "wide", .n_rows = WIDE, .n_cols = WIDTH},
-    [NORM_W] = {.name = "norm", .n_rows = 1, .n_cols = WIDTH},
-    [HEAD_NORM_W] = {.name = "head_norm", .n_rows = 1, .n_cols = 6},
-    [WIDE_BIAS] = {.name = "bias", .n_rows = 1, .n_cols = WIDE},
-    [CONV_W] = {.name = "conv", .n_rows = WIDE, .n_cols = 4},
-    [MANY_TAPS_W] = {.name = "many_taps", .n_rows = WIDE, .n_cols = GRAPH_TAPS + 1},
-    [GATE_W] = {.name = "gate", .n_rows = 4, .n_cols = WIDTH},
-    [GATE_BIAS] = {.name = "gate_bias", .n_rows = 1, .n_cols = 4},
-    [TOO_WIDE] = {.name = "too_wide", .n_rows = 1, .n_cols = GRAPH_HIDDEN},
-};
-
-static const float INV_FREQ[3] = {1.0F, 0.5F, 0.25F};
-static const graph_rope ROPES[] = {{INV_FREQ, 3, false, 1.0F}};
-
-/* A graph with one value of each kind to build upon. */
-typedef struct fixture {
-    graph g;
-    graph_value values[CAPACITY];
-    graph_id tokens, weight[N_TENSORS], x, wide, state, taken;
-} fixture;
-
-static void fixture_init(fixture *f)
-{
-    graph_init(&f->g, f->values, CAPACITY, TENSORS, N_TENSORS);
-    graph_set_ropes(&f->g, ROPES, 1);
-    f->tokens = graph_tokens(&f->g);
-    for (uint32_t i = 0; i < TOO_WIDE; i++) f->weight[i] = graph_weight(&f->g, i);
-    f->x = graph_embed(&f->g, f->tokens, f->weight[EMBED_W]);
-    f->wide = graph_linear(&f->g, f->x, f->weight[WIDE_W], 0);
-    graph_id k = graph_scale(&f->g, f->x, 2.0F);
-    f->state = graph_kv_append(&f->g, k, f->wide, 0, KEY_HEADS);
-    f->taken = graph_take(&f->g, f->x);
-    assert_int_equal(f->g.error.status, WEFT_OK);
-}
-
-static void check_value(const fixture *f, graph_id id, graph_op op, uint32_t rows, uint32_t cols)
-{
-    assert_int_not_equal(id, 0);
-    assert_int_equal(f->g.error.status, WEFT_OK);
-    assert_int_equal(f->values[id].op, op);
-    assert_int_equal(f->values[id].rows, rows);
-    assert_int_equal(f->values[id].cols, cols);
-}
-
-/* One call that must be refused, on a graph of its own. The message names the operation and the
- * index. */
-#define refuses(f, call)                                                                           \
-    do {                                                                                           \
-        fixture_init(f);                                                                           \
-        check_refused((f), (call), (f)->g.n_values, __LINE__);                                     \
-    } while (0)
-
-static const char *now_name;
-
-static void check_refused(const fixture *f, graph_id id, uint32_t index, int line)
-{
-    char expected[64];
-    snprintf(expected, sizeof expected, "graph value %u: %s does not fit", index, now_name);
-    if (id != 0 || f->g.error.status != WEFT_FORMAT ||
-        strncmp(f->g.error.message, expected, strlen(expected)) != 0) {
-        fail_msg("line %d: value %u, message '%s', expected '%s...'", line, id, f->g.error.message,
-                 expected);
-    }
-    assert_int_equal(f->g.n_values, index);
-}
 
 static void rules_none(fixture *f)
 {
@@ -331,123 +241,6 @@ static void rules_glu(fixture *f)
     refuses(f, graph_glu(&f->g, f->x, 0, GRAPH_SILU));
     refuses(f, graph_glu(&f->g, f->wide, f->state, GRAPH_SILU));
     refuses(f, graph_glu(&f->g, f->x, f->x, (graph_act)4));
-}
-
-static void rules_kv_append(fixture *f)
-{
-    fixture_init(f);
-    graph_id id = graph_kv_append(&f->g, f->x, f->wide, 5, KEY_HEADS);
-    check_value(f, id, GRAPH_KV_APPEND, GRAPH_TOKENS, WIDE);
-    assert_int_equal(f->values[id].i[0], 5);
-    assert_int_equal(f->values[id].i[1], KEY_HEADS);
-    assert_int_equal(f->g.n_states, 6);
-    refuses(f, graph_kv_append(&f->g, f->x, f->wide, 0, KEY_HEADS)); /* appended to already */
-    refuses(f, graph_kv_append(&f->g, f->x, f->wide, 1, 0));
-    refuses(f, graph_kv_append(&f->g, f->x, f->wide, 1, 5));
-    refuses(f, graph_kv_append(&f->g, f->x, f->wide, 1, 8)); /* of 24, not of 36 */
-    refuses(f, graph_kv_append(&f->g, f->x, f->wide, 65536, 1));
-    refuses(f, graph_kv_append(&f->g, f->x, 0, 1, 1));
-    refuses(f, graph_kv_append(&f->g, f->taken, f->wide, 1, 1));
-    refuses(f, graph_kv_append(&f->g, f->x, f->state, 1, 1));
-    assert_int_equal(f->g.n_states, 1);
-    fixture_init(f);
-    id = graph_kv_append_latent(&f->g, f->x, 20, 3);
-    check_value(f, id, GRAPH_KV_APPEND, GRAPH_TOKENS, 20);
-    assert_int_equal(f->values[id].in[1], 0);
-    assert_int_equal(f->values[id].i[1], 1);
-    assert_int_equal(f->g.n_states, 4);
-    /* 3 heads of 24 on one key of 24, of which 20 are the value. */
-    graph_id q = graph_concat(&f->g, f->wide, f->wide, 1);
-    check_value(f, graph_attend(&f->g, q, id, 3, 1, 0), GRAPH_ATTEND, GRAPH_TOKENS, 60);
-    refuses(f, graph_kv_append_latent(&f->g, f->x, 25, 1));
-    refuses(f, graph_kv_append_latent(&f->g, f->x, 0, 1));
-    refuses(f, graph_kv_append_latent(&f->g, f->taken, 2, 1));
-    refuses(f, graph_kv_append_latent(&f->g, f->x, 2, 0));
-}
-
-static void rules_attend(fixture *f)
-{
-    fixture_init(f);
-    /* 24 columns in 2 heads of 12, keys 2 of 12, values 2 of 18. */
-    graph_id id = graph_attend(&f->g, f->x, f->state, 2, 0.25F, 30.0F);
-    check_value(f, id, GRAPH_ATTEND, GRAPH_TOKENS, 2 * 18);
-    assert_true(f->values[id].f[0] == 0.25F && f->values[id].f[1] == 30.0F);
-    fixture_init(f);
-    graph_id q = graph_add(&f->g, f->x, f->x);
-    graph_id k = graph_scale(&f->g, f->x, 1.0F);
-    graph_id state = graph_kv_append(&f->g, k, f->wide, 1, 1);
-    check_value(f, graph_attend(&f->g, q, state, 1, 1, 0), GRAPH_ATTEND, GRAPH_TOKENS, WIDE);
-    refuses(f, graph_attend(&f->g, f->x, f->state, 0, 1, 0));
-    refuses(f, graph_attend(&f->g, f->x, f->state, 5, 1, 0));
-    refuses(f, graph_attend(&f->g, f->x, f->state, 4, 1, 0));    /* heads of 6, keys of 12 */
-    refuses(f, graph_attend(&f->g, f->wide, f->state, 3, 1, 0)); /* 3 heads of 12 on 2 */
-    refuses(f, graph_attend(&f->g, f->x, f->x, 2, 1, 0));
-    refuses(f, graph_attend(&f->g, f->x, 0, 2, 1, 0));
-    refuses(f, graph_attend(&f->g, f->taken, f->state, 2, 1, 0));
-    /* A sink for each head. */
-    fixture_init(f);
-    id = graph_state(&f->g, 7, 2, WIDTH, 5);
-    graph_id all = graph_concat(&f->g, f->x, graph_concat(&f->g, f->wide, f->wide, 1), 1);
-    id = graph_attend_sinks(&f->g, all, id, f->weight[GATE_BIAS], 4, 1, 0);
-    check_value(f, id, GRAPH_ATTEND, GRAPH_TOKENS, 20);
-    assert_int_equal(f->values[id].in[2], f->weight[GATE_BIAS]);
-    refuses(f, graph_attend_sinks(&f->g, f->x, f->state, f->weight[GATE_BIAS], 2, 1, 0));
-    refuses(f, graph_attend_sinks(&f->g, f->x, f->state, f->weight[GATE_W], 2, 1, 0));
-    refuses(f, graph_attend_sinks(&f->g, f->x, f->state, f->x, 2, 1, 0));
-}
-
-static void rules_kv_store(fixture *f)
-{
-    fixture_init(f);
-    graph_id id = graph_kv_store(&f->g, f->x, f->wide, 5, KEY_HEADS);
-    check_value(f, id, GRAPH_KV_STORE, GRAPH_TOKENS, WIDE);
-    assert_int_equal(f->values[id].i[0], 5);
-    assert_int_equal(f->values[id].i[1], KEY_HEADS);
-    assert_int_equal(f->g.n_states, 6);
-    /* Nothing in the same graph reads it, neither as a state nor as numbers. */
-    assert_int_equal(graph_attend(&f->g, f->x, id, 2, 1, 0), 0);
-    fixture_init(f);
-    id = graph_kv_store(&f->g, f->x, f->wide, 5, KEY_HEADS);
-    assert_int_equal(graph_scale(&f->g, id, 2.0F), 0);
-    fixture_init(f);
-    assert_int_not_equal(graph_kv_store(&f->g, f->x, f->wide, 5, KEY_HEADS), 0);
-    assert_int_equal(graph_state(&f->g, 5, KEY_HEADS, 12, 18), 0);
-    refuses(f, graph_kv_store(&f->g, f->x, f->wide, 0, KEY_HEADS)); /* appended to already */
-    refuses(f, graph_kv_store(&f->g, f->x, f->wide, 1, 0));
-    refuses(f, graph_kv_store(&f->g, f->x, f->wide, 1, 8));
-    refuses(f, graph_kv_store(&f->g, f->x, f->wide, 65536, 1));
-    refuses(f, graph_kv_store(&f->g, f->x, 0, 1, 1));
-    refuses(f, graph_kv_store(&f->g, f->taken, f->wide, 1, 1));
-}
-
-static void rules_state(fixture *f)
-{
-    fixture_init(f);
-    graph_id id = graph_state(&f->g, 7, 2, 12, 5);
-    check_value(f, id, GRAPH_STATE, GRAPH_TOKENS, 10);
-    assert_int_equal(f->values[id].i[0], 7);
-    assert_int_equal(f->values[id].i[1], 2);
-    assert_int_equal(f->values[id].i[2], 12);
-    assert_int_equal(f->g.n_states, 8);
-    graph_id q = graph_concat(&f->g, f->x, f->x, 1);
-    check_value(f, graph_attend(&f->g, q, id, 4, 1, 0), GRAPH_ATTEND, GRAPH_TOKENS, 20);
-    assert_int_equal(graph_attend(&f->g, f->wide, id, 2, 1, 0), 0); /* heads of 18 */
-    fixture_init(f);
-    id = graph_state(&f->g, 7, 2, 12, 5);
-    assert_int_equal(graph_scale(&f->g, id, 2.0F), 0);
-    refuses(f, graph_state(&f->g, 0, 2, 12, 18)); /* this graph's own */
-    refuses(f, graph_state(&f->g, 1, 0, 12, 18));
-    refuses(f, graph_state(&f->g, 1, 2, 0, 18));
-    refuses(f, graph_state(&f->g, 1, 2, 12, 0));
-    refuses(f, graph_state(&f->g, 1, 65536, 65536, 1));
-    refuses(f, graph_state(&f->g, 1, 65536, 1, 65536));
-    refuses(f, graph_state(&f->g, 65536, 2, 12, 18));
-    fixture_init(f);
-    assert_int_not_equal(graph_state(&f->g, 1, 2, 12, 5), 0);
-    check_refused(f, graph_state(&f->g, 1, 2, 12, 5), f->g.n_values, __LINE__);
-    fixture_init(f);
-    assert_int_not_equal(graph_state(&f->g, 1, 2, 12, 5), 0);
-    assert_int_equal(graph_kv_append(&f->g, f->x, f->wide, 1, KEY_HEADS), 0);
 }
 
 static void rules_take(fixture *f)
@@ -807,6 +600,7 @@ static void (*const RULES[GRAPH_N_OPS])(fixture *f) = {
     [GRAPH_ACT] = rules_act,
     [GRAPH_POSITION_SCALE] = rules_position_scale,
     [GRAPH_MUL] = rules_mul,
+    [GRAPH_SELECT] = rules_select,
 };
 
 static void test_every_operation_has_its_rules(void **state)

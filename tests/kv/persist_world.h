@@ -25,6 +25,11 @@ static const kv_layer LATENTS[] __attribute__((unused)) = {
     {.layout = KV_LAYOUT_LATENT, .n_heads = 1, .k_dim = 40, .v_dim = 32},
 };
 
+static const kv_layer INDEXED[] __attribute__((unused)) = {
+    {.layout = KV_LAYOUT_LATENT, .n_heads = 1, .k_dim = 80, .v_dim = 64},
+    {.layout = KV_LAYOUT_INDEX, .n_heads = 1, .k_dim = 32},
+};
+
 static const kv_layer WINDOWED[] __attribute__((unused)) = {
     {.layout = KV_LAYOUT_FULL, .n_heads = 2, .k_dim = 64, .v_dim = 32},
     {.layout = KV_LAYOUT_WINDOW, .n_heads = 1, .k_dim = 32, .v_dim = 64, .window = 40},

@@ -102,6 +102,59 @@ static void test_packed_geometries(void **state)
     arena_deinit(&a);
 }
 
+/* Keys alone, in the base unless the spec names a codec for them. */
+static void test_index_geometries(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *base;
+        size_t row_bytes;
+    } CASES[] = {
+        {"bf16", "bf16", 2 * 128},
+        {"affine4g64", "bf16", 2 * 128},
+        {"affine4g64,0..1=f32", "bf16", 2 * 128},
+        {"f16,index=f32", "bf16", 4 * 128},
+        {"affine4g64,index=affine8g64", "bf16", 128 + 8},
+        {"index=tk8,start=9", "f32", 128 + 16},
+    };
+    arena a;
+    kv_config c;
+    weft_error err = {0};
+    kv_bounds bounds = {.context = 500, .most_append = 40, .page_tokens = 64};
+    const kv_layer layers[] = {
+        {.layout = KV_LAYOUT_LATENT, .n_heads = 1, .k_dim = 152, .v_dim = 128},
+        {.layout = KV_LAYOUT_LATENT, .n_heads = 1, .k_dim = 152, .v_dim = 128},
+        {.layout = KV_LAYOUT_INDEX, .n_heads = 1, .k_dim = 128, .of = 1},
+    };
+    arena_init(&a, mem_system(), 0);
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        kv_spec spec;
+        kv_spec own;
+        assert_ok(kv_spec_parse(CASES[i].text, CASES[i].base, &spec, &err), &err);
+        spec.n_model_layers = 2;
+        assert_ok(kv_config_init(&c, &a, layers, 3, &spec, &bounds, &err), &err);
+        const kv_geometry *g = &c.geometries[2];
+        assert_int_equal(g->k_row_bytes, CASES[i].row_bytes);
+        assert_int_equal(g->k_coded, 128);
+        assert_int_equal(g->v_offset, 0);
+        assert_int_equal(g->page_bytes, 64 * CASES[i].row_bytes);
+        kv_spec_at(&spec, &layers[2], 2, 3, &own);
+        assert_int_equal(kv_spec_bytes(&own, &layers[2]), CASES[i].row_bytes);
+        assert_int_equal(c.n_slots[2], 8);
+        assert_int_equal(c.bases[2].k_row_bytes, 128 * (spec.base == KV_BASE_F32 ? 4 : 2));
+        assert_true(kv_keeps_all(&c, 2));
+    }
+    kv_spec spec;
+    assert_ok(kv_spec_parse("index=affine8g32", "bf16", &spec, &err), &err);
+    assert_status(WEFT_UNSUPPORTED, kv_config_init(&c, &a, layers, 2, &spec, &bounds, &err), &err);
+    assert_message(&err, "kv codec 'index=affine8g32': none of 2 layers has an index");
+    const kv_layer odd[] = {layers[0], {.layout = KV_LAYOUT_INDEX, .n_heads = 1, .k_dim = 20}};
+    err = (weft_error){0};
+    assert_status(WEFT_UNSUPPORTED, kv_config_init(&c, &a, odd, 2, &spec, &bounds, &err), &err);
+    assert_message(&err, "kv codec 'affine8g32': layer 0 has heads of 20, not a multiple of 8");
+    arena_deinit(&a);
+}
+
 /* One record a position: what is key and value packed, the rest of a key in base, no values. */
 static void test_latent_geometries(void **state)
 {
@@ -397,6 +450,7 @@ int main(void)
         cmocka_unit_test(test_kv28_geometries),
         cmocka_unit_test(test_packed_geometries),
         cmocka_unit_test(test_latent_geometries),
+        cmocka_unit_test(test_index_geometries),
         cmocka_unit_test(test_need),
         cmocka_unit_test(test_kv61_large_numbers),
         cmocka_unit_test(test_recurrent_geometry),

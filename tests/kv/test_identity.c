@@ -41,6 +41,11 @@ static void identity_of(const variant *v, unsigned char digest[32])
         .layout = KV_LAYOUT_LATENT, .n_heads = 1, .k_dim = k, .v_dim = v                           \
     }
 
+#define INDEX_OF(k)                                                                                \
+    {                                                                                              \
+        .layout = KV_LAYOUT_INDEX, .n_heads = 1, .k_dim = k                                        \
+    }
+
 /* Each differs from each other one. */
 static const variant DIFFERENT[] = {
     {"bf16", {FULL_OF(2, 64, 64), TOY_OF(3, 20)}, PLAIN_BOUNDS},
@@ -70,6 +75,10 @@ static const variant DIFFERENT[] = {
     {"bf16", {LATENT_OF(96, 64), LATENT_OF(96, 64)}, PLAIN_BOUNDS},
     {"bf16", {LATENT_OF(96, 64), LATENT_OF(96, 32)}, PLAIN_BOUNDS},
     {"affine8g32", {LATENT_OF(96, 64), LATENT_OF(96, 64)}, PLAIN_BOUNDS},
+    {"bf16", {LATENT_OF(96, 64), INDEX_OF(64)}, PLAIN_BOUNDS},
+    {"bf16", {LATENT_OF(96, 64), INDEX_OF(32)}, PLAIN_BOUNDS},
+    {"bf16,index=affine8g32", {LATENT_OF(96, 64), INDEX_OF(32)}, PLAIN_BOUNDS},
+    {"bf16,index=tk8", {LATENT_OF(96, 64), INDEX_OF(32)}, PLAIN_BOUNDS},
 };
 
 static void test_kv30_different(void **state)

@@ -13,7 +13,7 @@ static void test_rows_are_found_and_distinct(void **state)
     (void)state;
     uint32_t n;
     const kv_layout *const *table = kv_layout_table(&n);
-    assert_int_equal(n, 6);
+    assert_int_equal(n, 7);
     for (uint32_t i = 0; i < n; i++) {
         assert_ptr_equal(kv_layout_by_id(table[i]->id), table[i]);
         for (uint32_t j = 0; j < i; j++) {
@@ -29,6 +29,7 @@ static void test_rows_are_found_and_distinct(void **state)
     assert_string_equal(kv_layout_by_id(5)->name, "recurrent");
     assert_null(kv_layout_by_id(6));
     assert_string_equal(kv_layout_by_id(7)->name, "cross");
+    assert_string_equal(kv_layout_by_id(8)->name, "index");
 }
 
 static bool sees(const kv_geometry *g, uint32_t query, uint32_t position)
@@ -100,6 +101,20 @@ static void test_latent_keeps_all(void **state)
     assert_false(kv_has_values(&g));
     g.layout = KV_LAYOUT_FULL;
     assert_true(kv_has_values(&g));
+}
+
+/* Keys alone, of all positions. */
+static void test_index_keeps_all(void **state)
+{
+    (void)state;
+    kv_geometry g = {.layout = KV_LAYOUT_INDEX, .page_tokens = 16};
+    const kv_layout *layout = kv_layout_by_id(g.layout);
+    assert_int_equal(kv_lowest(&g, UINT32_MAX), 0);
+    assert_int_equal(layout->keep(&g, UINT32_MAX), 0);
+    assert_int_equal(layout->slots(&g, 33, 5), 3);
+    assert_false(kv_has_values(&g));
+    kv_plane planes[KV_PLANES_MOST];
+    assert_int_equal(layout->state_list(&g, planes), 1);
 }
 
 /* A state stands at len: nothing of what was before can be gone back to, and no page is kept. */
@@ -219,6 +234,7 @@ int main(void)
         cmocka_unit_test(test_kv15_visible_and_kept),
         cmocka_unit_test(test_kv20_chunks),
         cmocka_unit_test(test_latent_keeps_all),
+        cmocka_unit_test(test_index_keeps_all),
         cmocka_unit_test(test_recurrent_keeps_no_positions),
         cmocka_unit_test(test_recurrent_has_what_it_has),
         cmocka_unit_test(test_cross_keeps_all),

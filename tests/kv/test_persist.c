@@ -24,6 +24,7 @@ typedef struct model {
     }
 
 static const model MODELS[] = {MODEL("bf16", FULLS),    MODEL("bf16", LATENTS),
+                               MODEL("bf16", INDEXED),  MODEL("bf16,index=tk8", INDEXED),
                                MODEL("bf16", WINDOWED), MODEL("bf16", CHUNKED),
                                MODEL("bf16", HYBRIDS),  MODEL("f32", TOYS)};
 

@@ -12,6 +12,7 @@ enum { CONTEXT = 300, MOST_APPEND = 64 };
 static const kv_layer FULL[] = {
     {.layout = KV_LAYOUT_FULL, .n_heads = 2, .k_dim = 3, .v_dim = 2},
     {.layout = KV_LAYOUT_LATENT, .n_heads = 1, .k_dim = 7, .v_dim = 5},
+    {.layout = KV_LAYOUT_INDEX, .n_heads = 1, .k_dim = 6},
 };
 
 static const kv_layer WINDOWS[] = {

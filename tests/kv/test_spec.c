@@ -45,6 +45,7 @@ static void test_text(void **state)
         {"k=tk5", "bf16", "k=tk5,v=bf16"},
         {"v=tv2", "f32", "k=f32,v=tv2"},
         {"bf16,start=9", "bf16", "bf16,start=9"},
+        {"index=tk8,start=9,f16", "bf16", "f16,index=tk8,start=9"},
         {"turbo-k8v4,0..1=bf16,-2..-1=f16", "bf16", "turbo-k8v4,0..1=bf16,-2..-1=f16"},
         {"5.k=affine8g64,start=7,f16", "bf16", "f16,start=7,5.k=affine8g64"},
         {"3=turbo-k4v2,4.v=tv3,4.k=q8_0", "f32", "f32,3=turbo-k4v2,4.v=tv3,4.k=q8_0"},
@@ -130,6 +131,10 @@ static void test_refusals(void **state)
          "kv spec: 'start=', expected start= and a number up to 4294967295"},
         {"start=4294967296,f16", WEFT_ARGUMENT, "expected start= and a number up to 4294967295"},
         {"start=5,start=6", WEFT_ARGUMENT, "kv spec names start twice"},
+        {"index=f16,index=f16", WEFT_ARGUMENT, "kv spec names index twice"},
+        {"index=", WEFT_ARGUMENT, "unknown kv codec ''"},
+        {"index=tv4", WEFT_ARGUMENT, "kv codec 'tv4' is not for keys"},
+        {"index=turbo-k8v4", WEFT_ARGUMENT, "kv codec 'turbo-k8v4' names both sides"},
         {"k=f16,end=100", WEFT_UNSUPPORTED, "kv spec: 'end=100' is not supported"},
     };
     check_refusals(ROWS, COUNT_OF(ROWS));
@@ -209,7 +214,7 @@ static void test_random_text(void **state)
 static void test_most_rules(void **state)
 {
     (void)state;
-    char text[2 * KV_SPEC_TEXT] = "k=affine8g128,v=affine4g128,start=4294967295";
+    char text[2 * KV_SPEC_TEXT] = "k=affine8g128,v=affine4g128,index=affine8g128,start=4294967295";
     for (uint32_t i = 0; i < KV_RULES_MOST; i++)
         strcat(text, i % 2 == 0 ? ",-99999..-99998.k=affine8g128" : ",-99999..-99998=turbo-k8v8");
     kv_spec spec;
@@ -285,7 +290,7 @@ static void test_layers(void **state)
         for (uint32_t l = 0; l < N_LAYERS; l++) {
             kv_spec own;
             char text[KV_SPEC_TEXT];
-            kv_spec_at(&spec, l, N_LAYERS, &own);
+            kv_spec_at(&spec, &LAYERS[l], l, N_LAYERS, &own);
             assert_int_equal(own.n_rules, 0);
             assert_int_equal(own.start, spec.start);
             assert_int_equal(own.base, spec.base);

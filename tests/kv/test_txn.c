@@ -476,6 +476,7 @@ static const kv_layer MANY_LAYERS[] = {
     {.layout = KV_LAYOUT_CHUNKED, .n_heads = 1, .k_dim = 2, .v_dim = 3, .window = 5},
     {.layout = KV_LAYOUT_CHUNKED, .n_heads = 2, .k_dim = 1, .v_dim = 1, .window = 16},
     {.layout = KV_LAYOUT_CHUNKED, .n_heads = 1, .k_dim = 3, .v_dim = 2, .window = 90},
+    {.layout = KV_LAYOUT_INDEX, .n_heads = 1, .k_dim = 4},
 };
 
 /* Two recurrent layers among others: only the ends can be trimmed to; and two that read an encoder,
@@ -497,6 +498,7 @@ static const kv_layer PACKED_LAYERS[] = {
     TOY_LAYER,
     {.layout = KV_LAYOUT_CROSS, .n_heads = 1, .k_dim = 32, .v_dim = 32},
     {.layout = KV_LAYOUT_LATENT, .n_heads = 1, .k_dim = 40, .v_dim = 32},
+    {.layout = KV_LAYOUT_INDEX, .n_heads = 1, .k_dim = 32},
 };
 
 typedef struct layer_set {
@@ -508,7 +510,7 @@ typedef struct layer_set {
 
 static const layer_set MANY = {MANY_LAYERS, COUNT_OF(MANY_LAYERS), false, 30000};
 static const layer_set MIXED = {MIXED_LAYERS, COUNT_OF(MIXED_LAYERS), true, 30000};
-static const layer_set PACKED = {PACKED_LAYERS, 6, true, 1600};
+static const layer_set PACKED = {PACKED_LAYERS, 7, true, 1600};
 static const layer_set ROTATED = {PACKED_LAYERS, 5, true, 1600};
 
 enum { N_SEQS = 6, CONTEXT = 330, MOST_APPEND = 64, CROSS_CONTEXT = 150 };

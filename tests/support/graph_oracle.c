@@ -7,77 +7,15 @@
 #include "backend/cpu/cpu_kernels.h"
 #include "base/fp.h"
 #include "kv/codecs/codec.h"
+#include "support/oracle_attend.h"
 #include "support/oracle_norm.h"
+#include "support/oracle_parts.h"
 #include "support/oracle_route.h"
-#include "support/oracle_rows.h"
 #include "support/test.h"
 #include "tensor/encoding.h"
 
-/* One rounding to f32. */
-static const double U = 0x1p-24;
-
 /* What cpu_kernels.h allows beside generic's own rounding. */
-enum {
-    LINEAR_UNITS = 66,
-    SCORE_UNITS = 66,
-    NORM_UNITS = 70,
-    GLU_UNITS = 36,
-    SOFTMAX_UNITS = 440,
-    CONV_UNITS = 66,
-    DELTA_UNITS = 66
-};
-
-static void *zeros(size_t count, size_t size)
-{
-    void *block = calloc(count == 0 ? 1 : count, size);
-    if (block == NULL) fail_msg("out of memory");
-    return block;
-}
-
-static const tensor *weight(const graph_oracle *o, graph_id id)
-{
-    return &o->g->tensors[o->g->values[id].i[0]];
-}
-
-static float *decoded_row(const tensor *t, uint64_t row)
-{
-    float *w = zeros((size_t)t->n_cols, sizeof *w);
-    t->encoding->decode_row(t, row, w);
-    return w;
-}
-
-/* x +- e rounded: the middle, and how far the ends are from it. */
-typedef struct interval {
-    double x, e;
-} interval;
-
-/* Many of them. */
-typedef struct interval_row {
-    const double *x, *e;
-} interval_row;
-
-static interval rounded(double x, double e, double (*round)(double))
-{
-    double middle = round(x);
-    double high = round(x + e) - middle;
-    double low = middle - round(x - e);
-    return (interval){middle, high > low ? high : low};
-}
-
-static double to_bf16(double x)
-{
-    return (double)fp_round_bf16((float)x);
-}
-
-static double to_f16(double x)
-{
-    return (double)fp_from_f16(fp_to_f16((float)x));
-}
-
-static double to_f32(double x)
-{
-    return (double)(float)x;
-}
+enum { LINEAR_UNITS = 66, NORM_UNITS = 70, GLU_UNITS = 36, CONV_UNITS = 66, DELTA_UNITS = 66 };
 
 /* ---- linear ---- */
 
@@ -445,219 +383,6 @@ static void run_experts(graph_oracle *o, const graph_value *v, double *y, double
     }
 }
 
-/* ---- attention ---- */
-
-static void encode(const graph_oracle *o, graph_id id, uint8_t codec, double *x, double *e)
-{
-    size_t n = (size_t)o->n * o->g->values[id].cols;
-    for (size_t i = 0; i < n; i++) {
-        double (*round)(double) = codec == 1 ? to_f32 : codec == 2 ? to_f16 : to_bf16;
-        interval r = rounded(o->x[id][i], o->e[id][i], round);
-        x[i] = r.x;
-        e[i] = r.e;
-    }
-}
-
-/* The state of a layer as it is stored: n positions. */
-typedef struct stored {
-    double *k, *ke, *v, *ve;
-    uint32_t n, heads, k_dim, v_dim;
-} stored;
-
-typedef struct score {
-    double s, off;
-} score;
-
-static score score_of(const graph_oracle *o, const graph_value *v, const stored *st,
-                      const size_t q_at, const size_t k_at)
-{
-    const double *q = o->x[v->in[0]] + q_at;
-    const double *qe = o->e[v->in[0]] + q_at;
-    double f = (double)v->f[0];
-    double cap = (double)v->f[1];
-    double dot = 0.0;
-    double off = 0.0;
-    double terms = 0.0;
-    for (uint32_t d = 0; d < st->k_dim; d++) {
-        double k = st->k[k_at + d];
-        double ke = st->ke[k_at + d];
-        dot += q[d] * k;
-        off += (fabs(q[d]) + qe[d]) * ke + qe[d] * fabs(k);
-        terms += (fabs(q[d]) + qe[d]) * (fabs(k) + ke);
-    }
-    score r = {f * dot, fabs(f) * (off + SCORE_UNITS * U * terms)};
-    if (cap > 0.0) {
-        r.off += 10 * U * fabs(r.s);
-        r.s = cap * tanh(r.s / cap);
-    }
-    return r;
-}
-
-static double sink_of(const graph_oracle *o, const graph_value *v, uint32_t head)
-{
-    if (v->in[2] == 0) return (double)-INFINITY;
-    float *sinks = decoded_row(weight(o, v->in[2]), 0);
-    double sink = (double)sinks[head];
-    free(sinks);
-    return sink;
-}
-
-static void attend_one(const graph_oracle *o, const graph_value *v, const stored *st,
-                       const kv_geometry *g, uint32_t token, uint32_t head, score *scores)
-{
-    uint32_t kv_head = head / (v->i[0] / st->heads);
-    uint32_t low = 0;
-    while (g->layout == KV_LAYOUT_WINDOW && token - low >= g->window) low++;
-    while (g->layout == KV_LAYOUT_CHUNKED && low / g->window < token / g->window) low++;
-    uint32_t end = 1 + (o->highest == NULL ? token : o->highest[token]);
-    if (g->layout == KV_LAYOUT_CROSS) end = st->n;
-    double sink = sink_of(o, v, head);
-    double max = sink;
-    double off = 0.0;
-    for (uint32_t j = low; j < end; j++) {
-        size_t k_at = ((size_t)j * st->heads + kv_head) * st->k_dim;
-        scores[j] = score_of(o, v, st, ((size_t)token * v->i[0] + head) * st->k_dim, k_at);
-        max = fmax(max, scores[j].s);
-        off = fmax(off, scores[j].off);
-    }
-    double sum = exp(sink - max);
-    for (uint32_t j = low; j < end; j++) sum += exp(scores[j].s - max);
-    double grown = exp(2.0 * off);
-    double units = (SOFTMAX_UNITS + 8.0 * (end / 256 + 1)) * U;
-    size_t out = ((size_t)token * v->i[0] + head) * st->v_dim;
-    graph_id id = (graph_id)(v - o->g->values);
-    for (uint32_t d = 0; d < st->v_dim; d++) {
-        double x = 0.0;
-        double e = 0.0;
-        for (uint32_t j = low; j < end; j++) {
-            size_t v_at = ((size_t)j * st->heads + kv_head) * st->v_dim + d;
-            double w = exp(scores[j].s - max) / sum;
-            double own = units + 8 * U * (max - scores[j].s + fabs(max));
-            x += w * st->v[v_at];
-            e += w * ((grown - 1.0 + own * grown) * (fabs(st->v[v_at]) + st->ve[v_at]) +
-                      grown * st->ve[v_at]);
-        }
-        o->x[id][out + d] = x;
-        o->e[id][out + d] = e;
-    }
-    if (kv_codec_by_id(g->v_codec)->kind != KV_TV) return;
-    oracle_turn_back(o->x[id] + out, o->e[id] + out, st->v_dim);
-}
-
-/* A latent: keys as they are stored, values their first columns. What of a packed one is in base is
- * predicted, the rest read. */
-static void read_latent(const graph_oracle *o, const graph_value *state, const kv_view *view,
-                        stored *st)
-{
-    const kv_geometry *g = view->geometry;
-    bool packed = kv_codec_by_id(g->k_codec)->kind != KV_DENSE;
-    encode(o, state->in[0], packed ? g->base : g->k_codec, st->k, st->ke);
-    const kv_codec *c = kv_codec_by_id(g->k_codec);
-    float *row = zeros(g->k_coded, sizeof *row);
-    for (size_t i = 0; i < o->n; i++) {
-        if (packed) {
-            size_t at = i * g->k_dim;
-            c->decode_row(c, g->base, kv_key(view, 0, (uint32_t)i), row, g->k_coded);
-            for (uint32_t d = 0; d < g->k_coded; d++) {
-                st->k[at + d] = (double)row[d];
-                st->ke[at + d] = 0.0;
-            }
-            oracle_check_packed(c, o->x[state->in[0]] + at, o->e[state->in[0]] + at, row,
-                                g->k_coded);
-        }
-        for (uint32_t d = 0; d < g->v_dim; d++) {
-            st->v[i * g->v_dim + d] = st->k[i * g->k_dim + d];
-            st->ve[i * g->v_dim + d] = st->ke[i * g->k_dim + d];
-        }
-    }
-    free(row);
-}
-
-static stored stored_of(const kv_geometry *g, uint32_t n)
-{
-    stored st = {.n = n, .heads = g->n_heads, .k_dim = g->k_dim, .v_dim = g->v_dim};
-    size_t rows = (size_t)n * g->n_heads;
-    st.k = zeros(rows * g->k_dim, sizeof(double));
-    st.ke = zeros(rows * g->k_dim, sizeof(double));
-    st.v = zeros(rows * g->v_dim, sizeof(double));
-    st.ve = zeros(rows * g->v_dim, sizeof(double));
-    return st;
-}
-
-static void free_stored(stored *st)
-{
-    free(st->k);
-    free(st->ke);
-    free(st->v);
-    free(st->ve);
-}
-
-/* Both sides of what a kv_append or kv_store writes. */
-static void read_sides(const graph_oracle *o, const graph_value *state, const kv_view *view,
-                       stored *st)
-{
-    const kv_geometry *g = view->geometry;
-    if (kv_codec_by_id(g->k_codec)->kind == KV_DENSE) {
-        encode(o, state->in[0], g->k_codec, st->k, st->ke);
-    } else {
-        oracle_read_packed(view, true, o->n, o->x[state->in[0]], o->e[state->in[0]], st->k);
-    }
-    if (kv_codec_by_id(g->v_codec)->kind == KV_DENSE) {
-        encode(o, state->in[1], g->v_codec, st->v, st->ve);
-    } else {
-        oracle_read_packed(view, false, o->n, o->x[state->in[1]], o->e[state->in[1]], st->v);
-    }
-}
-
-static void check_within(const double *x, const double *expected, const double *e, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        if (fabs(x[i] - expected[i]) <= e[i] + 1e-30) continue;
-        fail_msg("stored: number %zu is %.9g, expected %.9g, %.3g allowed", i, x[i], expected[i],
-                 e[i]);
-    }
-}
-
-/* What this graph stores for others must lie there. */
-static void run_store(const graph_oracle *o, const graph_value *v)
-{
-    const kv_view *view = &o->views[v->i[0]];
-    stored expected = stored_of(view->geometry, o->n);
-    stored found = stored_of(view->geometry, o->n);
-    read_sides(o, v, view, &expected);
-    oracle_read_rows(view, true, o->n, found.k);
-    oracle_read_rows(view, false, o->n, found.v);
-    size_t rows = (size_t)o->n * expected.heads;
-    check_within(found.k, expected.k, expected.ke, rows * expected.k_dim);
-    check_within(found.v, expected.v, expected.ve, rows * expected.v_dim);
-    free_stored(&expected);
-    free_stored(&found);
-}
-
-static void run_attend(graph_oracle *o, const graph_value *v)
-{
-    const graph_value *state = &o->g->values[v->in[1]];
-    const kv_view *view = &o->views[state->i[0]];
-    const kv_geometry *g = view->geometry;
-    bool cross = state->op == GRAPH_STATE;
-    stored st = stored_of(g, cross ? view->len : o->n);
-    if (cross) {
-        oracle_read_rows(view, true, st.n, st.k);
-        oracle_read_rows(view, false, st.n, st.v);
-    } else if (state->in[1] == 0) {
-        assert_int_equal(g->layout, KV_LAYOUT_LATENT);
-        read_latent(o, state, view, &st);
-    } else {
-        read_sides(o, state, view, &st);
-    }
-    score *scores = zeros(st.n, sizeof *scores);
-    for (uint32_t i = 0; i < o->n; i++) {
-        for (uint32_t h = 0; h < v->i[0]; h++) attend_one(o, v, &st, g, i, h, scores);
-    }
-    free(scores);
-    free_stored(&st);
-}
-
 /* ---- recurrent layers: one sequence, from the first token on ---- */
 
 static void run_conv(graph_oracle *o, const graph_value *v, double *y, double *ye)
@@ -840,11 +565,10 @@ static void run_value(graph_oracle *o, graph_id id)
     case GRAPH_MUL:
         run_mul(o, v, o->x[id], o->e[id]);
         break;
+    case GRAPH_SELECT:
     case GRAPH_ATTEND:
-        run_attend(o, v);
-        break;
     case GRAPH_KV_STORE:
-        run_store(o, v);
+        oracle_over_state(o, v, o->x[id], o->e[id]);
         break;
     case GRAPH_CONV:
         run_conv(o, v, o->x[id], o->e[id]);

@@ -19,16 +19,21 @@ typedef struct attend_shape {
     uint32_t group;      /* query heads that share a key head */
     uint32_t heads_tile; /* of the group, in a tile */
     uint32_t tokens_tile;
-    uint32_t most_tiles;               /* of a task */
-    const kv_codec *k_codec, *v_codec; /* of the tile at work */
-    bool k_decoded, v_decoded;         /* some rows at a time, instead of used as they lie */
-    kernel_scores_fn *scores;
+    uint32_t most_tiles; /* of a task */
+    graph_id list;       /* of the positions to attend to, or 0: all */
+    /* Of the tile at work: */
+    cpu_keys keys;
+    const kv_codec *v_codec;
+    bool v_decoded; /* some rows at a time, instead of used as they lie */
     kernel_values_fn *values;
 } attend_shape;
 
-/* A tile: queries q_i = token * heads + head of it. */
+/* A tile: queries q_i = token * heads + head of it. Of a token with a list, which is alone then,
+ * positions in all that follows are places in the list, so that the order of summation is that of a
+ * sequence of those positions; position_at() is where they lie. */
 typedef struct tile {
     const kv_view *view;
+    const uint32_t *list; /* NULL: all that it sees */
     uint32_t kv_head;
     uint32_t first_token, n_tokens; /* of the step */
     uint32_t first_head, n_heads;   /* query heads */
@@ -62,13 +67,6 @@ static float *part_o(partial p, uint32_t q_i)
     return p.at + (size_t)q_i * p.stride;
 }
 
-static kernel_scores_fn *scores_fn(const cpu_kernels *k, const kv_codec *codec, bool decoded)
-{
-    if (codec->kind != KV_DENSE && !decoded) return k->scores_packed;
-    if (codec->kind != KV_DENSE || codec->id == KV_BASE_F32) return k->scores_f32;
-    return codec->id == KV_BASE_F16 ? k->scores_f16 : k->scores_bf16;
-}
-
 static kernel_values_fn *values_fn(const cpu_kernels *k, const kv_codec *codec, bool decoded)
 {
     if (codec->kind != KV_DENSE && !decoded) return k->values_packed;
@@ -83,7 +81,8 @@ static attend_shape shape_of(const cpu_run *r, graph_id id)
     s.state_i = state->i[0];
     s.group = s.v->i[0] / state->i[1];
     s.heads_tile = s.group < ATTEND_QUERIES ? s.group : ATTEND_QUERIES;
-    s.tokens_tile = ATTEND_QUERIES / s.heads_tile;
+    s.list = s.v->in[3];
+    s.tokens_tile = s.list != 0 ? 1 : ATTEND_QUERIES / s.heads_tile;
     s.most_tiles = 1;
     return s;
 }
@@ -123,8 +122,14 @@ static uint32_t row_tasks(const cpu_run *r, const attend_shape *s, uint32_t row_
            divide_up(row_tiles(r, s, row_i), task_tiles(r, s, row_i));
 }
 
+static uint32_t position_at(const tile *t, uint32_t i)
+{
+    return t->list != NULL ? t->list[1 + i] : i;
+}
+
 static backend_span seen_by(const tile *t, const backend_step *step, uint32_t q_i)
 {
+    if (t->list != NULL) return (backend_span){0, t->list[0]};
     return backend_seen(step, t->view, t->first_token + q_i / t->n_heads);
 }
 
@@ -152,6 +157,8 @@ static tile tile_of(const cpu_run *r, const attend_shape *s, uint32_t row_i, uin
     t.n_heads = s->group - in_group < s->heads_tile ? s->group - in_group : s->heads_tile;
     t.first_head = t.kv_head * s->group + in_group;
     t.n_q = t.n_tokens * t.n_heads;
+    if (s->list != 0)
+        t.list = host_list(cpu_data(r, s->list), t.first_token, r->p->g->values[s->list].cols);
     find_seen(&t, step);
     return t;
 }
@@ -169,26 +176,15 @@ static void gather_queries(const cpu_run *r, const attend_shape *s, const tile *
 }
 
 /* Positions [first, end) of a split that lie in one page; few, if they are decoded. */
-typedef struct run_of_keys {
-    uint32_t first, end;
-} run_of_keys;
-
-static run_of_keys keys_from(const kv_geometry *g, bool decoded, uint32_t first, uint32_t end)
+static cpu_span keys_from(const tile *t, bool decoded, uint32_t first, uint32_t end)
 {
-    uint32_t size = decoded ? KERNEL_ROWS : g->page_tokens;
-    uint32_t run_end = (first / size + 1) * size;
-    return (run_of_keys){first, end < run_end ? end : run_end};
-}
-
-/* The columns of packed keys that are in base. */
-static void decode_tails(const kv_geometry *g, const kernel_decode *a)
-{
-    const kv_codec *base = kv_codec_by_id(g->base);
-    uint32_t n = g->k_dim - g->k_coded;
-    for (uint32_t i = 0; i < a->n_rows && n > 0; i++) {
-        base->decode_row(base, g->base, a->rows + i * a->row_bytes + g->k_tail,
-                         a->to + i * a->stride + g->k_coded, n);
-    }
+    if (t->list == NULL) return cpu_run_of_keys(t->view->geometry, decoded, first, end);
+    uint32_t position = position_at(t, first);
+    uint32_t most = position + (end - first);
+    cpu_span run = cpu_run_of_keys(t->view->geometry, decoded, position, most);
+    uint32_t n = 1;
+    while (n < run.end - position && position_at(t, first + n) == position + n) n++;
+    return (cpu_span){first, first + n};
 }
 
 /* What a query does not see is left out, the rest bounded softly where cap says so. */
@@ -206,37 +202,30 @@ static void mask_scores(float *row, uint32_t split, backend_span seen, float cap
 
 /* The scores of a run of keys of a split. */
 static void score_run(const cpu_run *r, const attend_shape *s, const tile_work *w, uint32_t split,
-                      const cpu_scratch *c, run_of_keys keys)
+                      const cpu_scratch *c, cpu_span keys)
 {
     const kv_geometry *g = w->t.view->geometry;
-    const unsigned char *rows = kv_key(w->t.view, w->t.kv_head, keys.first);
-    kernel_scores a = {.q = w->q, .q_stride = g->k_dim, .n_q = w->t.n_q, .k = rows};
-    a.n_keys = keys.end - keys.first;
-    if (s->k_decoded) {
-        kernel_decode packed = {s->k_codec, g->base,    rows,    g->k_row_bytes,
-                                a.n_keys,   g->k_coded, c->rows, g->k_dim};
-        decode_tails(g, &packed);
-        r->b->kernels.decode_packed(&packed);
-        a.k = c->rows;
-    }
-    a.dim = g->k_dim;
-    a.scale = s->v->f[0];
-    a.s = w->s + (keys.first - split * KV_SPLIT);
-    a.s_stride = KV_SPLIT;
-    a.packed = (kernel_packed){s->k_codec, g->k_row_bytes, g->base};
-    s->scores(&a);
+    kernel_scores a = {.q = w->q,
+                       .q_stride = g->k_dim,
+                       .n_q = w->t.n_q,
+                       .k = kv_key(w->t.view, w->t.kv_head, position_at(&w->t, keys.first)),
+                       .n_keys = keys.end - keys.first,
+                       .scale = s->v->f[0],
+                       .s = w->s + (keys.first - split * KV_SPLIT),
+                       .s_stride = KV_SPLIT};
+    cpu_score_keys(r->b, &s->keys, g, c->rows, a);
 }
 
 /* Queries that do not all see a run of keys go one by one: a key that is masked must not even be
  * multiplied. */
 static void sum_values(const cpu_run *r, const attend_shape *s, const tile_work *w, uint32_t split,
-                       const cpu_scratch *c, run_of_keys keys)
+                       const cpu_scratch *c, cpu_span keys)
 {
     const tile *t = &w->t;
     const partial out = w->part;
     const kv_geometry *g = t->view->geometry;
     bool together = keys.first >= t->all.first && keys.end <= t->all.end;
-    const unsigned char *rows = kv_value(t->view, t->kv_head, keys.first);
+    const unsigned char *rows = kv_value(t->view, t->kv_head, position_at(t, keys.first));
     kernel_values a = {.p_stride = KV_SPLIT, .dim = g->v_dim, .o_stride = out.stride};
     a.packed = (kernel_packed){s->v_codec, g->v_row_bytes, g->base};
     a.v_stride = g->v_row_bytes * 8 / s->v_codec->bits;
@@ -294,18 +283,17 @@ static void attend_split(const cpu_run *r, const attend_shape *s, const task *k,
                          const cpu_scratch *c)
 {
     const tile *t = &k->of[0].t;
-    const kv_geometry *g = t->view->geometry;
-    run_of_keys seen = {split * KV_SPLIT, (split + 1) * KV_SPLIT};
+    cpu_span seen = {split * KV_SPLIT, (split + 1) * KV_SPLIT};
     if (seen.first < t->any.first) seen.first = t->any.first;
     if (seen.end > t->any.end) seen.end = t->any.end;
     for (uint32_t at = seen.first; at < seen.end;) {
-        run_of_keys keys = keys_from(g, s->k_decoded, at, seen.end);
+        cpu_span keys = keys_from(t, s->keys.decoded, at, seen.end);
         for (uint32_t i = 0; i < k->n; i++) score_run(r, s, &k->of[i], split, c, keys);
         at = keys.end;
     }
     for (uint32_t i = 0; i < k->n; i++) weigh(r, s, &k->of[i], split);
     for (uint32_t at = seen.first; at < seen.end;) {
-        run_of_keys keys = keys_from(g, s->v_decoded, at, seen.end);
+        cpu_span keys = keys_from(t, s->v_decoded, at, seen.end);
         for (uint32_t i = 0; i < k->n; i++) sum_values(r, s, &k->of[i], split, c, keys);
         at = keys.end;
     }
@@ -387,23 +375,13 @@ static void attend_task(const cpu_run *r, const attend_shape *s, graph_id id, ta
     for (uint32_t i = 0; i < k->n; i++) store(r, s, id, &k->of[i].t, k->of[i].total);
 }
 
-/* Whether rows of n columns are decoded before a tile uses them. */
-static bool is_decoded(const kv_codec *codec, const tile *t, uint32_t n)
-{
-    return codec->kind != KV_DENSE && (t->n_q > KERNEL_PACKED_QUERIES ||
-                                       !kernel_takes_packed(codec, t->view->geometry->base, n));
-}
-
 /* Codecs may differ from row to row. */
 static void pick_kernels(const cpu_run *r, attend_shape *s, const tile *t)
 {
-    s->k_codec = kv_codec_by_id(t->view->geometry->k_codec);
-    s->v_codec = kv_codec_by_id(t->view->geometry->v_codec);
     const kv_geometry *g = t->view->geometry;
-    s->k_decoded = is_decoded(s->k_codec, t, g->k_dim) ||
-                   (s->k_codec->kind != KV_DENSE && g->k_coded != g->k_dim);
-    s->v_decoded = is_decoded(s->v_codec, t, g->v_dim);
-    s->scores = scores_fn(&r->b->kernels, s->k_codec, s->k_decoded);
+    s->keys = cpu_keys_of(r->b, g, t->n_q);
+    s->v_codec = kv_codec_by_id(g->v_codec);
+    s->v_decoded = cpu_is_decoded(s->v_codec, g, t->n_q, g->v_dim);
     s->values = values_fn(&r->b->kernels, s->v_codec, s->v_decoded);
 }
 

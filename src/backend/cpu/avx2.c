@@ -49,5 +49,6 @@ void cpu_fill_avx2(cpu_kernels *k)
     k->decode_packed = decode_packed;
     k->exp_sum = exp_sum;
     k->max = largest;
+    k->relu_sum = relu_sum;
     k->read = read_block;
 }

@@ -13,6 +13,7 @@
  *   PHASE_OUTER   down for each pair; a token's sum over its pairs is then an operation of its own
  *   PHASE_RECUR   one conv or gated_delta; threads take (row, some columns or a head), and go
  *                 through the row's tokens in order
+ *   PHASE_SELECT  one select; threads take tokens, or some of the positions that a token sees
  */
 #ifndef BACKEND_CPU_CPU_H
 #define BACKEND_CPU_CPU_H
@@ -46,6 +47,7 @@ typedef enum phase_kind {
     PHASE_PAIRS,
     PHASE_OUTER,
     PHASE_RECUR,
+    PHASE_SELECT,
 } phase_kind;
 
 /* A step of PHASE_TOKENS: a graph value, or one of the backend's own. */
@@ -71,7 +73,8 @@ typedef struct phase {
     phase_kind kind;
     uint32_t rows;     /* GRAPH_TOKENS, GRAPH_OUTPUTS or GRAPH_HIDDEN */
     uint32_t first, n; /* of token_ops or linear_ops */
-    graph_id id; /* of ATTEND, RECUR, HEADS and experts, or the glu fused onto the two linear_ops */
+    /* Of ATTEND, SELECT, RECUR, HEADS and experts, or the glu fused onto the two linear_ops. */
+    graph_id id;
     bool to_bf16, to_i16; /* of PAIRS: the forms that down wants */
 } phase;
 
@@ -97,12 +100,13 @@ typedef struct cpu_scratch {
     float *row;     /* decoded weight rows */
     cpu_input some; /* [EXPERT_TOKENS], inputs of tokens that go to one expert */
     host_router router;
-    float *q;     /* [ATTEND_TASK_QUERIES, k_dim] */
-    float *rows;  /* [KERNEL_ROWS, k_dim or v_dim], packed keys or values decoded */
-    float *s;     /* [ATTEND_TASK_QUERIES, KV_SPLIT] */
-    float *part;  /* [ATTEND_TASK_QUERIES, v_dim + 2]: o, then maximum and sum, of one split */
-    float *total; /* likewise, of all splits so far */
-    float *qk;    /* [2 * k_dim], a query and a key of gated_delta brought to length */
+    float *q;       /* [ATTEND_TASK_QUERIES, k_dim] */
+    float *rows;    /* [KERNEL_ROWS, k_dim or v_dim], packed keys or values decoded */
+    float *s;       /* [ATTEND_TASK_QUERIES, KV_SPLIT] */
+    float *part;    /* [ATTEND_TASK_QUERIES, v_dim + 2]: o, then maximum and sum, of one split */
+    float *total;   /* likewise, of all splits so far */
+    uint32_t *bins; /* [HOST_SELECT_BINS], where there is a select */
+    float *qk;      /* [2 * k_dim], a query and a key of gated_delta brought to length */
 } cpu_scratch;
 
 /* Tokens of an expert whose inputs are brought together at a time. */
@@ -137,7 +141,8 @@ struct backend_plan {
     float *parts; /* [n_parts, ATTEND_QUERIES, part_stride]: splits computed apart, merged later */
     size_t n_parts;
     uint32_t part_stride;
-    arena arena; /* owns all of the above */
+    float *index_scores; /* [cpu_score_rows, context], where there is a select */
+    arena arena;         /* owns all of the above */
 };
 
 /* One run. */
@@ -157,6 +162,40 @@ void cpu_run_thread(void *user, uint32_t thread_i);
 /* The attention of phase_i, for one thread; has its own barrier where splits are merged. */
 void cpu_attend(const cpu_run *r, uint32_t phase_i, uint32_t thread_i);
 
+/* The select of phase_i, for one thread; has its own barrier where few tokens are divided. */
+void cpu_select(const cpu_run *r, uint32_t phase_i, uint32_t thread_i);
+
+/* Rows of scores that a select works with: one for each thread, or for each token of few. */
+static inline uint32_t cpu_score_rows(uint32_t n_threads)
+{
+    return n_threads == 1 ? 1 : 2 * n_threads;
+}
+
+/* How the keys of a view are read: as they lie, or decoded some rows at a time. */
+typedef struct cpu_keys {
+    const kv_codec *codec;
+    bool decoded;
+    kernel_scores_fn *scores;
+} cpu_keys;
+
+typedef struct cpu_span {
+    uint32_t first, end;
+} cpu_span;
+
+/* For n_q queries. */
+cpu_keys cpu_keys_of(const backend *b, const kv_geometry *g, uint32_t n_q);
+
+/* Whether rows of n_cols columns are decoded before so many queries use them. */
+bool cpu_is_decoded(const kv_codec *codec, const kv_geometry *g, uint32_t n_q, uint32_t n_cols);
+
+/* Positions from first on, up to end, that lie in one page; few, if they are decoded. */
+cpu_span cpu_run_of_keys(const kv_geometry *g, bool decoded, uint32_t first, uint32_t end);
+
+/* Scores of a's queries with the n_keys rows of one page that a.k points to. rows: [KERNEL_ROWS,
+ * k_dim], scratch; dim and packed of a are filled here. */
+void cpu_score_keys(const backend *b, const cpu_keys *keys, const kv_geometry *g, float *rows,
+                    kernel_scores a);
+
 /* The phases of linear_heads and of experts. */
 void cpu_run_heads(const cpu_run *r, uint32_t phase_i, uint32_t thread_i);
 void cpu_group_pairs(const cpu_run *r, const phase *ph);
@@ -172,6 +211,9 @@ void cpu_replay(backend *b, backend_plan *plan, uint32_t state_i, const kv_view 
 
 /* Storage of a value in this run. */
 float *cpu_data(const cpu_run *r, graph_id id);
+
+/* The sequence that token i belongs to. */
+uint32_t cpu_row_of(const backend_step *step, uint32_t token_i);
 
 /* Rows of this step. */
 uint32_t cpu_n_rows(const cpu_run *r, uint32_t rows);

@@ -389,6 +389,17 @@ typedef float kernel_exp_sum_fn(float *s, uint32_t n, float max);
 /* The largest of n >= 1 numbers. */
 typedef float kernel_max_fn(const float *s, uint32_t n);
 
+/* y[j] += sum_i w[i] max(s[i, j], 0), i ascending by fused multiply-adds; a NaN counts as 0. */
+typedef struct kernel_relu_sum {
+    const float *s; /* [n_rows, s_stride] */
+    size_t s_stride;
+    const float *w; /* [n_rows] */
+    uint32_t n_rows, n;
+    float *y; /* [n] */
+} kernel_relu_sum;
+
+typedef void kernel_relu_sum_fn(const kernel_relu_sum *a);
+
 /* y[c] = silu(sum_j w[j, c] x_j[c]) of one token, j ascending, or the sum itself. */
 typedef struct kernel_conv {
     const float *const *x; /* [n_taps] of [n] */
@@ -454,6 +465,7 @@ typedef uint64_t kernel_read_fn(const void *block, size_t n_bytes, uint32_t loop
     X(decode_packed, kernel_decode_fn, 0)                                                          \
     X(exp_sum, kernel_exp_sum_fn, 64)                                                              \
     X(max, kernel_max_fn, 0)                                                                       \
+    X(relu_sum, kernel_relu_sum_fn, 0)                                                             \
     X(read, kernel_read_fn, 0)
 
 typedef struct cpu_kernels {

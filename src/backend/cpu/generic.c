@@ -167,6 +167,16 @@ static double conv_column(const kernel_conv *a, uint32_t c)
     return sum;
 }
 
+static void relu_sum(const kernel_relu_sum *a)
+{
+    for (uint32_t i = 0; i < a->n_rows; i++) {
+        const float *s = a->s + i * a->s_stride;
+        for (uint32_t j = 0; j < a->n; j++) {
+            a->y[j] = fmaf(a->w[i], s[j] > 0.0F ? s[j] : 0.0F, a->y[j]);
+        }
+    }
+}
+
 static void glu_gpt_oss(const float *gate, const float *up, uint32_t n, float *y)
 {
     for (uint32_t i = 0; i < n; i++) {
@@ -378,6 +388,7 @@ void cpu_fill_generic(cpu_kernels *k)
     k->glu_gpt_oss = glu_gpt_oss;
     k->conv_silu = conv_silu;
     k->conv_plain = conv_plain;
+    k->relu_sum = relu_sum;
     k->delta = delta;
     k->scores_f32 = scores_f32;
     k->scores_f16 = scores_f16;

@@ -242,6 +242,14 @@ static void share_input(planner *pl, graph_id id)
     }
 }
 
+/* A phase for one value. */
+static void plan_alone(planner *pl, graph_id id, phase_kind kind)
+{
+    uint32_t i = add_phase(pl, kind, GRAPH_TOKENS, 0);
+    pl->p->phases[i].id = id;
+    pl->phase_of[id] = i;
+}
+
 static void plan_phases(planner *pl)
 {
     const graph *g = pl->g;
@@ -252,17 +260,15 @@ static void plan_phases(planner *pl)
         if (op == GRAPH_LINEAR) {
             plan_linear(pl, id);
         } else if (op == GRAPH_ATTEND) {
-            uint32_t i = add_phase(pl, PHASE_ATTEND, GRAPH_TOKENS, 0);
-            pl->p->phases[i].id = id;
-            pl->phase_of[id] = i;
+            plan_alone(pl, id, PHASE_ATTEND);
+        } else if (op == GRAPH_SELECT) {
+            plan_alone(pl, id, PHASE_SELECT);
         } else if (op == GRAPH_LINEAR_HEADS) {
             plan_heads(pl, id);
         } else if (op == GRAPH_EXPERTS) {
             plan_experts(pl, id);
         } else if (op == GRAPH_CONV || op == GRAPH_GATED_DELTA) {
-            uint32_t i = add_phase(pl, PHASE_RECUR, GRAPH_TOKENS, 0);
-            pl->p->phases[i].id = id;
-            pl->phase_of[id] = i;
+            plan_alone(pl, id, PHASE_RECUR);
         } else {
             share_input(pl, id);
             add_token_op(pl, g->values[id].rows, (token_op){.kind = TOKEN_VALUE, .id = id});
@@ -424,6 +430,7 @@ typedef struct sizes {
     uint32_t delta_dim; /* of keys of gated_delta */
     uint32_t conv;      /* columns of the widest */
     uint32_t act;       /* likewise */
+    bool selects;
     size_t ropes;
     uint32_t n_experts, width;  /* experts of a layer, columns of what goes to them */
     size_t pairs, inner, outer; /* of one: pairs, and numbers that come of them */
@@ -486,6 +493,8 @@ static void measure_value(sizes *s, const backend_plan *p, const graph_value *v)
         uint32_t v_dim = v->cols / v->i[1];
         if (v->i[2] > s->k_dim) s->k_dim = v->i[2];
         if (v_dim > s->v_dim) s->v_dim = v_dim;
+    } else if (v->op == GRAPH_SELECT) {
+        s->selects = true;
     } else if (v->op == GRAPH_LINEAR_HEADS) {
         measure_heads(s, g, v, rows);
     } else if (v->op == GRAPH_ROUTE) {
@@ -548,11 +557,12 @@ static bool take_scratch(const backend *b, backend_plan *p, cpu_scratch *c, size
     c->part = take(p, (size_t)ATTEND_TASK_QUERIES * p->part_stride, sizeof(float));
     c->total = take(p, (size_t)ATTEND_TASK_QUERIES * p->part_stride, sizeof(float));
     c->qk = take(p, (size_t)2 * s.delta_dim, sizeof(float));
+    c->bins = take(p, s.selects ? HOST_SELECT_BINS : 0, sizeof *c->bins);
     c->router.p = take(p, s.n_experts, sizeof(double));
     c->router.chooser = take(p, s.n_experts, sizeof(double));
     c->router.stays = take(p, s.n_experts, sizeof(bool));
     size_t n_blocks = kernel_codes_blocks(s.width / KERNEL_BLOCK, KERNEL_GROUP_MOST);
-    bool ok = c->row && c->q && c->rows && c->s && c->part && c->total && c->qk;
+    bool ok = c->row && c->q && c->rows && c->s && c->part && c->total && c->qk && c->bins;
     ok = ok && c->router.p && c->router.chooser && c->router.stays;
     return ok &&
            take_input(b, p, &c->some, (size_t)EXPERT_TOKENS * s.width, EXPERT_TOKENS * n_blocks);
@@ -572,8 +582,10 @@ static bool take_buffers(backend *b, backend_plan *p, sizes s)
     p->zeros = take(p, s.conv, sizeof(float));
     p->ones = take(p, s.act, sizeof(float));
     for (uint32_t i = 0; i < s.act && p->ones != NULL; i++) p->ones[i] = 1.0F;
+    size_t n_scores = s.selects ? times(cpu_score_rows(b->n_threads), p->limits.context) : 0;
+    p->index_scores = take(p, n_scores, sizeof(float));
     bool ok = p->parts && p->ropes && p->scratch && p->next && p->zeros && p->ones;
-    ok = ok && take_pairs(p, s);
+    ok = ok && p->index_scores && take_pairs(p, s);
     ok = ok && take_input(b, p, &p->input, s.input, s.blocks);
     for (uint32_t i = 0; i < b->n_threads && ok; i++) ok = take_scratch(b, p, &p->scratch[i], s);
     return ok;

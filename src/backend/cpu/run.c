@@ -195,8 +195,7 @@ static void run_mul(const cpu_run *r, const graph_value *v, float *y, token_rang
     }
 }
 
-/* The sequence that token i belongs to. */
-static uint32_t row_of(const backend_step *step, uint32_t token_i)
+uint32_t cpu_row_of(const backend_step *step, uint32_t token_i)
 {
     uint32_t low = 0;
     uint32_t high = step->n_rows;
@@ -218,7 +217,7 @@ static void run_append(const cpu_run *r, const graph_value *v, token_range t)
     uint32_t k_cols = r->p->g->values[v->in[0]].cols;
     uint32_t n = 0;
     for (uint32_t i = t.first; i < t.end; i++) {
-        uint32_t row_i = row_of(r->step, i);
+        uint32_t row_i = cpu_row_of(r->step, i);
         const kv_view *view = &r->step->views[(size_t)v->i[0] * r->step->n_rows + row_i];
         n += host_append(view, r->step->positions[i], key + (size_t)i * k_cols,
                          value != NULL ? value + (size_t)i * v->cols : NULL);
@@ -450,6 +449,9 @@ void cpu_run_thread(void *user, uint32_t thread_i)
             break;
         case PHASE_ATTEND:
             cpu_attend(r, i, thread_i);
+            break;
+        case PHASE_SELECT:
+            cpu_select(r, i, thread_i);
             break;
         case PHASE_HEADS:
             cpu_run_heads(r, i, thread_i);

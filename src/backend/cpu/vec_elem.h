@@ -288,6 +288,42 @@ static float largest(const float *s, uint32_t n)
     return best;
 }
 
+/* n_vectors vectors of relu_sum from column j on; the last may be a part of `part` columns. */
+INLINE void relu_sum_at(const kernel_relu_sum *a, uint32_t j, const uint32_t n_vectors,
+                        uint32_t part)
+{
+    vf sum[4];
+    vf zero = vf_zero();
+    UNROLL
+    for (uint32_t k = 0; k < n_vectors; k++)
+        sum[k] = part > 0 ? vf_load_part(a->y + j, part) : vf_load(a->y + j + k * VL);
+    for (uint32_t i = 0; i < a->n_rows; i++) {
+        const float *s = a->s + i * a->s_stride + j;
+        vf w = vf_set1(a->w[i]);
+        UNROLL
+        for (uint32_t k = 0; k < n_vectors; k++) {
+            vf x = part > 0 ? vf_load_part(s, part) : vf_load(s + k * VL);
+            sum[k] = vf_fma(w, vf_max(x, zero), sum[k]);
+        }
+    }
+    UNROLL
+    for (uint32_t k = 0; k < n_vectors; k++) {
+        if (part > 0) {
+            vf_store_part(a->y + j, sum[k], part);
+        } else {
+            vf_store(a->y + j + k * VL, sum[k]);
+        }
+    }
+}
+
+static void relu_sum(const kernel_relu_sum *a)
+{
+    uint32_t j = 0;
+    for (; a->n - j >= 4 * VL; j += 4 * VL) relu_sum_at(a, j, 4, 0);
+    for (; a->n - j >= VL; j += VL) relu_sum_at(a, j, 1, 0);
+    if (j < a->n) relu_sum_at(a, j, 1, a->n - j);
+}
+
 /* n_streams runs of n_bytes / n_streams, side by side, each ahead bytes in front of itself. */
 INLINE uint64_t read_streams(const unsigned char *at, size_t n_bytes, const uint32_t n_streams,
                              const size_t ahead)

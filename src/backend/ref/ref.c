@@ -33,6 +33,8 @@ struct backend_plan {
     double *chooser;    /* [widest], what experts are chosen by; the sum of their outputs */
     float *gate, *up;   /* [widest], of one expert */
     bool *flags;        /* [widest], experts that may be chosen */
+    float *scores;      /* [context], of positions, where some are selected */
+    uint32_t *bins;     /* [HOST_SELECT_BINS] */
     size_t n_floats, widest, n_bytes;
 };
 
@@ -91,6 +93,8 @@ static void ref_plan_free(backend *b, backend_plan *plan)
     mem_free(a, plan->gate, plan->widest * sizeof(float));
     mem_free(a, plan->up, plan->widest * sizeof(float));
     mem_free(a, plan->flags, plan->widest * sizeof(bool));
+    mem_free(a, plan->scores, plan->limits.context * sizeof(float));
+    mem_free(a, plan->bins, HOST_SELECT_BINS * sizeof(uint32_t));
     mem_free(a, plan, sizeof *plan);
 }
 
@@ -124,8 +128,10 @@ static weft_status ref_plan(backend *b, const graph *g, const backend_limits *li
         p->gate = mem_alloc(a, p->widest * sizeof(float));
         p->up = mem_alloc(a, p->widest * sizeof(float));
         p->flags = mem_alloc(a, p->widest * sizeof(bool));
+        p->scores = mem_alloc(a, limits->context * sizeof(float));
+        p->bins = mem_alloc(a, HOST_SELECT_BINS * sizeof(uint32_t));
         bool all = p->slots && p->values && p->row && p->norm_weight && p->o;
-        all = all && p->chooser && p->gate && p->up && p->flags;
+        all = all && p->chooser && p->gate && p->up && p->flags && p->scores && p->bins;
         if (!all) status = err_set(err, WEFT_NOMEM, "out of memory for a plan");
     }
     p->n_bytes = p->n_floats * sizeof(float);
@@ -509,18 +515,29 @@ static void unrotate(double *x, uint32_t n)
     }
 }
 
-/* One query against what it sees of one head, and a sink where that is a number above -INFINITY: y
- * [v_dim], zeros where that is nothing. The row buffer of the plan holds a decoded key or value. */
+/* What a query sees: positions, of which a list may have some, and a sink. */
+typedef struct attend_seen {
+    backend_span span;
+    const uint32_t *list; /* NULL: all */
+    double sink;
+} attend_seen;
+
+/* One query against what it sees of one head, or what a list has of it, and a sink where that is a
+ * number above -INFINITY: y [v_dim], zeros where that is nothing. The row buffer of the plan holds
+ * a decoded key or value. */
 static void attend_one(const run_state *r, const graph_value *v, const kv_view *view, uint32_t head,
-                       const float *q, backend_span seen, double sink, float *y)
+                       const float *q, attend_seen seen, float *y)
 {
     const kv_geometry *g = view->geometry;
     const kv_codec *vc = kv_codec_by_id(g->v_codec);
-    double max = sink;
-    double sum = sink > (double)-INFINITY ? 1.0 : 0.0;
+    const uint32_t *list = seen.list;
+    backend_span span = list != NULL ? (backend_span){0, list[0]} : seen.span;
+    double max = seen.sink;
+    double sum = max > (double)-INFINITY ? 1.0 : 0.0;
     double *o = r->p->o;
     memset(o, 0, g->v_dim * sizeof(double));
-    for (uint32_t j = seen.first; j < seen.end; j++) {
+    for (uint32_t i = span.first; i < span.end; i++) {
+        uint32_t j = list != NULL ? list[1 + i] : i;
         host_key(g, kv_key(view, head, j), r->p->row);
         double score = 0.0;
         for (uint32_t d = 0; d < g->k_dim; d++) score += (double)q[d] * (double)r->p->row[d];
@@ -534,7 +551,7 @@ static void attend_one(const run_state *r, const graph_value *v, const kv_view *
         for (uint32_t d = 0; d < g->v_dim; d++) o[d] = o[d] * shrink + p * (double)r->p->row[d];
         max = top;
     }
-    for (uint32_t d = 0; d < g->v_dim && seen.first < seen.end; d++) o[d] /= sum;
+    for (uint32_t d = 0; d < g->v_dim && span.first < span.end; d++) o[d] /= sum;
     if (vc->kind == KV_TV) unrotate(o, g->v_dim);
     for (uint32_t d = 0; d < g->v_dim; d++) y[d] = (float)o[d];
 }
@@ -545,17 +562,54 @@ static void run_attend(const run_state *r, const graph_value *v, float *y)
     const float *q = data(r, v->in[0]);
     const float *sinks = a_vector(r, v->in[2], r->p->norm_weight);
     uint32_t n_heads = v->i[0];
+    float *lists = v->in[3] != 0 ? data(r, v->in[3]) : NULL;
     for (uint32_t row_i = 0; row_i < r->step->n_rows; row_i++) {
         const kv_view *view = view_of(r, state->i[0], row_i);
         const kv_geometry *g = view->geometry;
         uint32_t group = n_heads / g->n_heads;
         for (uint32_t i = r->step->row_starts[row_i]; i < r->step->row_starts[row_i + 1]; i++) {
-            backend_span seen = backend_seen(r->step, view, i);
+            attend_seen seen = {.span = backend_seen(r->step, view, i)};
+            if (lists != NULL) seen.list = host_list(lists, i, r->p->g->values[v->in[3]].cols);
             for (uint32_t h = 0; h < n_heads; h++) {
                 size_t at = (size_t)i * n_heads + h;
-                double sink = sinks == NULL ? (double)-INFINITY : (double)sinks[h];
-                attend_one(r, v, view, h / group, q + at * g->k_dim, seen, sink, y + at * g->v_dim);
+                seen.sink = sinks == NULL ? (double)-INFINITY : (double)sinks[h];
+                attend_one(r, v, view, h / group, q + at * g->k_dim, seen, y + at * g->v_dim);
             }
+        }
+    }
+}
+
+/* The sum of one token and one position, whose key is in the plan's row. */
+static double index_score(const run_state *r, const float *q, const float *w, uint32_t n_heads,
+                          uint32_t k_dim)
+{
+    double sum = 0.0;
+    for (uint32_t h = 0; h < n_heads; h++, q += k_dim) {
+        double dot = 0.0;
+        for (uint32_t d = 0; d < k_dim; d++) dot += (double)q[d] * (double)r->p->row[d];
+        sum += (double)w[h] * (dot > 0.0 ? dot : 0.0);
+    }
+    return sum;
+}
+
+static void run_select(const run_state *r, const graph_value *v, float *y)
+{
+    uint32_t q_cols = r->p->g->values[v->in[0]].cols;
+    uint32_t n_heads = r->p->g->values[v->in[1]].cols;
+    uint32_t state_i = r->p->g->values[v->in[2]].i[0];
+    for (uint32_t row_i = 0; row_i < r->step->n_rows; row_i++) {
+        const kv_view *view = view_of(r, state_i, row_i);
+        for (uint32_t i = r->step->row_starts[row_i]; i < r->step->row_starts[row_i + 1]; i++) {
+            backend_span seen = backend_seen(r->step, view, i);
+            const float *q = data(r, v->in[0]) + (size_t)i * q_cols;
+            const float *w = data(r, v->in[1]) + (size_t)i * n_heads;
+            for (uint32_t j = seen.first; j < seen.end; j++) {
+                host_key(view->geometry, kv_key(view, 0, j), r->p->row);
+                r->p->scores[j - seen.first] =
+                    (float)index_score(r, q, w, n_heads, view->geometry->k_dim);
+            }
+            host_select(r->p->scores, seen.end - seen.first, seen.first, v->i[0], r->p->bins,
+                        host_list(y, i, v->cols));
         }
     }
 }
@@ -755,6 +809,17 @@ static void ref_replay(backend *b, backend_plan *plan, uint32_t state_i, const k
     }
 }
 
+static void run_over_state(const run_state *r, const graph_value *v, float *y)
+{
+    if (v->op == GRAPH_ATTEND) {
+        run_attend(r, v, y);
+    } else if (v->op == GRAPH_SELECT) {
+        run_select(r, v, y);
+    } else {
+        run_recurrent(r, v, y);
+    }
+}
+
 static void run_value(const run_state *r, graph_id id)
 {
     const graph_value *v = &r->p->g->values[id];
@@ -791,9 +856,6 @@ static void run_value(const run_state *r, graph_id id)
     case GRAPH_KV_STORE:
         run_append(r, v);
         break;
-    case GRAPH_ATTEND:
-        run_attend(r, v, data(r, id));
-        break;
     case GRAPH_TAKE:
         run_take(r, v, data(r, id));
         break;
@@ -812,9 +874,11 @@ static void run_value(const run_state *r, graph_id id)
     case GRAPH_EXPERTS:
         run_experts(r, v, data(r, id));
         break;
+    case GRAPH_ATTEND:
+    case GRAPH_SELECT:
     case GRAPH_CONV:
     case GRAPH_GATED_DELTA:
-        run_recurrent(r, v, data(r, id));
+        run_over_state(r, v, data(r, id));
         break;
     case GRAPH_NONE:
     case GRAPH_WEIGHT:
