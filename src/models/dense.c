@@ -91,6 +91,7 @@ static graph_id attention(model_build *b, uint32_t layer, graph_id x)
 static graph_id mlp(model_build *b, uint32_t layer, graph_id x)
 {
     graph *g = b->g;
+    if (b->p->is_moe[layer]) return dense_moe_build(b, layer, x);
     if (b->p->has_gate) return part_mlp_build(b, layer, x);
     graph_id up_bias = build_slot(b, PART_UP_BIAS, layer);
     graph_id down_bias = build_slot(b, PART_DOWN_BIAS, layer);
@@ -103,6 +104,8 @@ static void head(model_build *b, graph_id x)
 {
     const model_params *p = b->p;
     graph *g = b->g;
+    graph_id hidden = graph_take_hidden(g, x);
+    graph_hidden(g, norm(b, PART_FINAL_NORM, DENSE_FINAL_NORM_BIAS, 0, hidden));
     x = norm(b, PART_FINAL_NORM, DENSE_FINAL_NORM_BIAS, 0, graph_take(g, x));
     /* Of the input, which is shorter than the logits. */
     if (p->logit_scale != 0.0F) x = graph_scale(g, x, p->logit_scale);

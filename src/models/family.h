@@ -68,7 +68,7 @@ typedef struct model_params {
     uint32_t n_gate_up;     /* rows of an expert's gate and up together */
     uint32_t n_dense_first; /* layers without experts */
     uint32_t moe_interval;  /* every n-th layer has experts */
-    float route_scale;
+    float route_scale, expert_limit;
     bool route_normalize, has_shared;
     bool is_moe[MODEL_LAYERS];
     /* Layers that see all where others have a window: their heads. */
@@ -144,10 +144,12 @@ typedef enum slot_place {
 
 /* Matrices of one shape, and where they may come from. Each is one tensor, with "%u" for its index
  * in the names, or rows of a single one, in which it has block rows, the wanted ones behind before
- * others. */
+ * others: all that follow, or every every-th. Vectors are columns of a matrix likewise. */
 typedef struct stack_source {
     const char *hf_name, *gguf_name; /* NULL: not in that form */
     size_t block, before;            /* SHAPE(...); SHAPE_NONE: the wanted rows, none */
+    uint32_t every;                  /* 0: 1 */
+    bool turned; /* plain numbers lie by columns: [cols, block] a matrix; others never do */
 } stack_source;
 
 typedef struct model_stack {
@@ -168,7 +170,7 @@ typedef struct model_slot {
     bool unused;       /* what is there is left alone */
     bool squeeze;      /* a dimension of 1 is left out: [C, 1, K] is [C, K] */
     bool strict;       /* if_flag decides for a GGUF file, too, not what is in it */
-    const model_stack *stack; /* rows and cols are of one matrix; NULL: a matrix */
+    const model_stack *stack; /* rows and cols are of one matrix or vector; NULL: a matrix */
 } model_slot;
 
 /* Rows of slots of each layer that only Hugging Face's and MLX's files have. flag: if_flag; in:
@@ -184,6 +186,12 @@ typedef struct model_slot {
         .if_flag = (flag), .layers = (in)                                                          \
     }
 
+/* One with all rows of a block, or those that a number of others stand before. */
+#define STACK_SOURCE(hf, gguf, of, others)                                                         \
+    {                                                                                              \
+        .hf_name = (hf), .gguf_name = (gguf), .block = (of), .before = (others)                    \
+    }
+
 /* The sources of a stack, as an array. */
 #define STACK_SOURCES(...)                                                                         \
     (const stack_source[])                                                                         \
@@ -195,6 +203,7 @@ typedef struct model_slot {
 typedef struct model_name {
     uint32_t slot;
     stack_source source;
+    const model_stack *stack; /* its sources instead, where there are several; else NULL */
 } model_name;
 
 typedef struct model_family model_family;

@@ -49,7 +49,7 @@ static bool try_slot(const model_family *f, uint32_t slot_i, const char *own, pl
     for (uint32_t i = 0; i < f->n_names; i++) {
         if (f->names[i].slot == slot_i) return try_source(&f->names[i].source, own, at);
     }
-    stack_source plain = {slot->hf_name, slot->gguf_name, SHAPE_NONE, SHAPE_NONE};
+    stack_source plain = {.hf_name = slot->hf_name, .gguf_name = slot->gguf_name};
     if (slot->stack == NULL) return try_source(&plain, own, at);
     for (uint32_t i = 0; i < slot->stack->n_sources; i++) {
         if (try_source(&slot->stack->sources[i], own, at)) return true;
