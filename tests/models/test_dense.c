@@ -49,7 +49,7 @@ static bool try_slot(const model_family *f, uint32_t slot_i, const char *own, pl
     for (uint32_t i = 0; i < f->n_names; i++) {
         if (f->names[i].slot == slot_i) return try_source(&f->names[i].source, own, at);
     }
-    stack_source plain = {slot->hf_name, slot->gguf_name, SHAPE_NONE, SHAPE_NONE};
+    stack_source plain = {.hf_name = slot->hf_name, .gguf_name = slot->gguf_name};
     if (slot->stack == NULL) return try_source(&plain, own, at);
     for (uint32_t i = 0; i < slot->stack->n_sources; i++) {
         if (try_source(&slot->stack->sources[i], own, at)) return true;
@@ -364,8 +364,8 @@ static void test_refused(void **state)
          "rope type 'dynamic' is not"},
         {"qwen3", "\"rope_type\": \"default\"", "\"rope_type\": \"dynamic\", \"alpha\": 8.0",
          WEFT_UNSUPPORTED, "rope type 'dynamic' is not"},
-        {"ministral3", "\"llama_4_scaling_beta\": 0.3", "\"llama_4_scaling_beta\": -0.3",
-         WEFT_FORMAT, "llama_4_scaling_beta is -0.3"},
+        {"ministral3", "\"llama_4_scaling_beta\": 0.1", "\"llama_4_scaling_beta\": -0.1",
+         WEFT_FORMAT, "llama_4_scaling_beta is -0.1"},
         {"glm4", "    \"partial_rotary_factor\": 0.5", "    \"partial_rotary_factor\": 0.2",
          WEFT_FORMAT, "partial_rotary_factor 0.2 of heads of 16"},
         {"cohere2", "\"layer_types\"", "\"sliding_window_pattern\": \"LX\", \"layer_kinds\"",
