@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+const mlx_form MLX_SAME = {.types = NULL};
+
 graph_id part_norm(model_build *b, uint32_t slot, uint32_t layer, graph_id x)
 {
     return graph_rms_norm(b->g, x, build_slot(b, slot, layer), b->p->norm_eps, b->p->norm_add);

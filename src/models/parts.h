@@ -59,14 +59,16 @@ typedef enum part_slot {
                 SHAPE(q_dim),                                                                      \
                 SHAPE(n_embd),                                                                     \
                 false,                                                                             \
-                .if_flag = SHAPE_NONE},                                                            \
+                .if_flag = SHAPE_NONE,                                                             \
+                .mlx = MLX_HALVES},                                                                \
     [PART_K] = {"self_attn.k_proj.weight",                                                         \
                 "attn_k.weight",                                                                   \
                 SLOT_LAYER,                                                                        \
                 SHAPE(kv_dim),                                                                     \
                 SHAPE(n_embd),                                                                     \
                 false,                                                                             \
-                .if_flag = SHAPE_NONE},                                                            \
+                .if_flag = SHAPE_NONE,                                                             \
+                .mlx = MLX_HALVES},                                                                \
     [PART_V] = {"self_attn.v_proj.weight",                                                         \
                 "attn_v.weight",                                                                   \
                 SLOT_LAYER,                                                                        \
@@ -113,6 +115,9 @@ typedef enum part_slot {
                 {prefix "experts.down_proj", NULL, SHAPE_NONE, SHAPE_NONE}},                       \
             3                                                                                      \
     }
+
+/* Of families whose MLX form is Hugging Face's. */
+extern const mlx_form MLX_SAME;
 
 /* What differs between the attention of two layers. */
 typedef struct part_attention {

@@ -28,9 +28,9 @@ static const model_param PARAMS[] = {
 static const model_slot SLOTS[] = {
     PART_DENSE_SLOTS,
     [PART_Q_BIAS] = {"self_attn.q_proj.bias", "attn_q.bias", SLOT_LAYER, SHAPE_NONE, SHAPE(q_dim),
-                     false, .if_flag = SHAPE(qkv_bias)},
+                     false, .if_flag = SHAPE(qkv_bias), .mlx = MLX_HALVES},
     [PART_K_BIAS] = {"self_attn.k_proj.bias", "attn_k.bias", SLOT_LAYER, SHAPE_NONE, SHAPE(kv_dim),
-                     false, .if_flag = SHAPE(qkv_bias)},
+                     false, .if_flag = SHAPE(qkv_bias), .mlx = MLX_HALVES},
     [PART_V_BIAS] = {"self_attn.v_proj.bias", "attn_v.bias", SLOT_LAYER, SHAPE_NONE, SHAPE(kv_dim),
                      false, .if_flag = SHAPE(qkv_bias)},
     [PART_O_BIAS] = {"self_attn.o_proj.bias", "attn_output.bias", SLOT_LAYER, SHAPE_NONE,
@@ -91,6 +91,8 @@ static const char *const HF_TYPES[] = {"llama", NULL};
 static const char *const GGUF_TYPES[] = {"llama", NULL};
 static const char *const DROP[] = {"*.rotary_emb.inv_freq", NULL};
 
+static const mlx_form MLX = {.gguf_pairs = true};
+
 const model_family MODEL_FAMILY_LLAMA = {
     .name = "llama",
     .hf_types = HF_TYPES,
@@ -102,4 +104,5 @@ const model_family MODEL_FAMILY_LLAMA = {
     .drop = DROP,
     .derive = derive,
     .build = build,
+    .mlx = &MLX,
 };

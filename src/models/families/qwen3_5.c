@@ -69,11 +69,13 @@ static const model_slot SLOTS[] = {
                     SHAPE(conv_taps), false, .if_flag = SHAPE_NONE, .layers = SLOT_IN(is_recurrent),
                     .squeeze = true},
     [DELTA_A_LOG] = {"linear_attn.A_log", NULL, SLOT_LAYER, SHAPE_NONE, SHAPE(n_delta_v_heads),
-                     false, .if_flag = SHAPE_NONE, .layers = SLOT_IN(is_recurrent)},
+                     false, .if_flag = SHAPE_NONE, .layers = SLOT_IN(is_recurrent),
+                     .mlx = MLX_TYPE},
     [DELTA_BIAS] = {"linear_attn.dt_bias", NULL, SLOT_LAYER, SHAPE_NONE, SHAPE(n_delta_v_heads),
                     false, .if_flag = SHAPE_NONE, .layers = SLOT_IN(is_recurrent)},
     [DELTA_NORM] = {"linear_attn.norm.weight", NULL, SLOT_LAYER, SHAPE_NONE, SHAPE(delta_v_dim),
-                    false, .if_flag = SHAPE_NONE, .layers = SLOT_IN(is_recurrent)},
+                    false, .if_flag = SHAPE_NONE, .layers = SLOT_IN(is_recurrent),
+                    .mlx = MLX_PLAIN_NORM},
     [DELTA_OUT] = {"linear_attn.out_proj.weight", NULL, SLOT_LAYER, SHAPE(n_embd), SHAPE(delta_dim),
                    false, .if_flag = SHAPE_NONE, .layers = SLOT_IN(is_recurrent)},
 };
@@ -242,6 +244,11 @@ static const char *const DROP[] = {
     "*.rotary_emb.inv_freq", "model.visual.*",       "visual.*", "vision_tower.*", "mtp.*",
     "model.mtp.*",           "language_model.mtp.*", NULL};
 
+static const mlx_type MLX_TYPES[] = {{"qwen3_5_text", "qwen3_5", "language_model.model."},
+                                     {"qwen3_5", "qwen3_5", "language_model.model."},
+                                     {NULL, NULL, NULL}};
+static const mlx_form MLX = {.types = MLX_TYPES};
+
 const model_family MODEL_FAMILY_QWEN3_5 = {
     .name = "qwen3_5",
     .hf_types = HF_TYPES,
@@ -253,4 +260,5 @@ const model_family MODEL_FAMILY_QWEN3_5 = {
     .drop = DROP,
     .derive = derive,
     .build = build,
+    .mlx = &MLX,
 };

@@ -27,6 +27,33 @@ static inline float e4m3_value(uint32_t code)
     return fp_from_bits(fp_to_bits(value) | sign);
 }
 
+/* The nearest of e2m1; the smaller one of two that are as near, and minus 0 is 0. */
+static inline uint32_t e2m1_code(float x)
+{
+    float a = x < 0.0F ? -x : x;
+    uint32_t code = (uint32_t)(a > 0.25F) + (uint32_t)(a > 0.75F) + (uint32_t)(a > 1.25F) +
+                    (uint32_t)(a > 1.75F) + (uint32_t)(a > 2.5F) + (uint32_t)(a > 3.5F) +
+                    (uint32_t)(a > 5.0F);
+    return x < 0.0F && code != 0 ? code | 8u : code;
+}
+
+/* The nearest of e4m3, ties to even; what is larger than 448 is 448. */
+static inline uint32_t e4m3_code(float x)
+{
+    uint32_t bits = fp_to_bits(x);
+    uint32_t sign = (bits >> 24) & 0x80u;
+    uint32_t magnitude = bits & 0x7fffffffu;
+    if (magnitude > 0x7f800000u) return sign | 0x7fu;
+    if (magnitude >= fp_to_bits(448.0F)) return sign | 0x7eu;
+    if (magnitude < fp_to_bits(0x1p-6F)) {
+        /* Whole numbers of 2^-9, by an addition that rounds below 1. */
+        float whole = fp_from_bits(magnitude) * 0x1p9F + 0x1.8p23F;
+        return sign | (uint32_t)(whole - 0x1.8p23F);
+    }
+    magnitude += 0x7ffffu + ((magnitude >> 20) & 1u);
+    return sign | ((magnitude >> 20) - (120u << 3));
+}
+
 /* 2^(code - 127); of 255 infinity, as MLX has it. */
 static inline float e8m0_value(uint32_t code)
 {
