@@ -11,8 +11,11 @@ run: all
 	@tools/first_run.sh build/$(P)/weft '$(MODEL)'
 install: all
 	@cmake --install build/$(P) --prefix '$(PREFIX)'
+docs: all
+	@build/$(P)/weft --help-markdown > docs/cli.md
+	@build/$(P)/tests/test_docs_models --write
 oracle:
 	@tools/oracle.sh
 deps:
 	@tools/deps.sh $(P)
-.PHONY: all test run install oracle deps
+.PHONY: all test run install docs oracle deps

@@ -379,6 +379,8 @@ typedef struct weft_engine_info {
     uint64_t n_drafted, n_accepted;             /* as in weft_event, of all requests so far */
     uint64_t n_states_saved, n_states_restored; /* files */
     uint64_t n_state_misses;                    /* files that could not be used */
+    uint64_t n_kv_nonfinite; /* NaN and infinities in keys and values that a packed codec replaced:
+                              * above 0 a model computes nonsense, or overflows */
 } weft_engine_info;
 
 WEFT_API weft_status weft_engine_get_info(const weft_engine *engine, weft_engine_info *info,

@@ -111,7 +111,11 @@ def compare(model, args, scratch):
     config = json.loads((weft / "config.json").read_text(encoding="utf-8"))
     n_vocab = config.get("text_config", config)["vocab_size"]
     ids = [int(id) for id in np.random.default_rng(1).integers(3, min(n_vocab, 32768), TOKENS)]
-    on_weft = apart(logits_weft(weft_f32, ids, args, scratch), logits_mlx(weft_f32, ids))
+    try:
+        on_weft = apart(logits_weft(weft_f32, ids, args, scratch), logits_mlx(weft_f32, ids))
+    except Exception as failure:
+        print(f"| {model.name} | mlx-lm: {type(failure).__name__}: {str(failure)[:80]} | | | |", flush=True)
+        return False
     whose = "its own"
     try:
         made, on_mlx = compare_with(model, ids, args, scratch / "own")

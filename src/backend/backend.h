@@ -8,6 +8,8 @@
 #ifndef BACKEND_BACKEND_H
 #define BACKEND_BACKEND_H
 
+#include <stdatomic.h>
+
 #include "backend/kv_view.h"
 #include "base/env.h"
 #include "graph/graph.h"
@@ -35,6 +37,9 @@ typedef struct backend_step {
     const uint32_t *outputs;    /* [n_outputs], ascending token indices whose logits are wanted */
     const kv_view *views;       /* [n_states, n_rows] */
     float *logits;              /* [n_outputs, n_vocab] */
+    /* Added to: numbers of keys and values that were not finite, in rows whose codec keeps finite
+     * ones only. NULL: not counted. */
+    _Atomic(uint64_t) *n_nonfinite;
 } backend_step;
 
 /* Positions [first, end) of a view. */

@@ -34,6 +34,24 @@ static const kv_codec *tail_codec(const kv_geometry *g)
     return g->k_coded < g->k_dim ? kv_codec_by_id(g->base) : NULL;
 }
 
+/* Numbers that are not finite and that the codec does not keep. */
+static uint32_t count_nonfinite(const kv_codec *codec, const float *x, uint32_t n)
+{
+    uint32_t count = 0;
+    if (codec->kind == KV_DENSE) return 0;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t bits = fp_to_bits(x[i]);
+        count += (bits & 0x7f800000u) == 0x7f800000u;
+    }
+    return count;
+}
+
+void host_count_nonfinite(const backend_step *step, uint32_t n)
+{
+    if (n == 0 || step->n_nonfinite == NULL) return;
+    atomic_fetch_add_explicit(step->n_nonfinite, n, memory_order_relaxed);
+}
+
 static void put_key(const kv_geometry *g, unsigned char *row, const float *k)
 {
     const kv_codec *codec = kv_codec_by_id(g->k_codec);
@@ -52,16 +70,22 @@ void host_key(const kv_geometry *g, const unsigned char *row, float *k)
     tail->decode_row(tail, g->base, row + g->k_tail, k + g->k_coded, g->k_dim - g->k_coded);
 }
 
-void host_append(const kv_view *view, uint32_t position, const float *k, const float *v)
+uint32_t host_append(const kv_view *view, uint32_t position, const float *k, const float *v)
 {
     const kv_geometry *g = view->geometry;
-    const kv_codec *codec = kv_codec_by_id(g->v_codec);
+    const kv_codec *k_codec = kv_codec_by_id(g->k_codec);
+    const kv_codec *v_codec = kv_codec_by_id(g->v_codec);
+    uint32_t n_nonfinite = 0;
     for (uint32_t h = 0; h < g->n_heads; h++) {
-        put_key(g, kv_key(view, h, position), k + (size_t)h * g->k_dim);
+        const float *key = k + (size_t)h * g->k_dim;
+        put_key(g, kv_key(view, h, position), key);
+        n_nonfinite += count_nonfinite(k_codec, key, g->k_coded);
         if (!kv_has_values(g)) continue;
-        codec->encode_row(codec, g->base, kv_value(view, h, position), v + (size_t)h * g->v_dim,
-                          g->v_dim);
+        const float *value = v + (size_t)h * g->v_dim;
+        v_codec->encode_row(v_codec, g->base, kv_value(view, h, position), value, g->v_dim);
+        n_nonfinite += count_nonfinite(v_codec, value, g->v_dim);
     }
+    return n_nonfinite;
 }
 
 static void convert_values(const backend_conversion *c, size_t head)
@@ -173,4 +197,10 @@ void host_route(const graph_value *v, uint32_t n_experts, const float *scores, c
         w *= (double)v->f[0];
         y[top_k + k] = (float)(factor != NULL ? w * (double)factor[e] : w);
     }
+}
+
+float host_position_factor(const graph_value *v, uint32_t position)
+{
+    double periods = floor((double)position / (double)v->f[1]);
+    return (float)(1.0 + (double)v->f[0] * log1p(periods));
 }

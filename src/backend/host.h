@@ -10,8 +10,11 @@ void host_copy(backend *b, void *to, const void *from, size_t n_bytes);
 void host_convert(backend *b, const backend_conversion *c);
 
 /* Writes one position of a sequence: k [n_heads, k_dim], v [n_heads, v_dim]; v is not looked at
- * where values are not stored. */
-void host_append(const kv_view *view, uint32_t position, const float *k, const float *v);
+ * where values are not stored. Returns how many numbers were not finite and are now. */
+uint32_t host_append(const kv_view *view, uint32_t position, const float *k, const float *v);
+
+/* Adds to the step's count. */
+void host_count_nonfinite(const backend_step *step, uint32_t n);
 
 /* One key, from its row: k [k_dim]. */
 void host_key(const kv_geometry *g, const unsigned char *row, float *k);
@@ -27,5 +30,8 @@ typedef struct host_router {
  * once. */
 void host_route(const graph_value *v, uint32_t n_experts, const float *scores, const float *bias,
                 const float *factor, host_router s, float *y);
+
+/* What position_scale multiplies a token by. */
+float host_position_factor(const graph_value *v, uint32_t position);
 
 #endif

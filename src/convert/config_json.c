@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "models/dense.h"
 
 typedef struct writer {
     const plan *p;
@@ -236,6 +237,37 @@ static weft_status add_constants(writer *w, weft_error *err)
     return WEFT_OK;
 }
 
+/* Whether a row before this one has its key. */
+static bool is_repeated(const model_param *rows, uint32_t i)
+{
+    for (uint32_t k = 0; k < i; k++) {
+        bool same = rows[k].json_key != NULL && rows[i].json_key != NULL;
+        if (same && strcmp(rows[k].json_key, rows[i].json_key) == 0) return true;
+    }
+    return false;
+}
+
+static bool has_key(const dense *d, const char *key)
+{
+    for (uint32_t i = 0; d != NULL && key != NULL && i < d->n_params; i++) {
+        if (d->params[i].json_key != NULL && strcmp(d->params[i].json_key, key) == 0) return true;
+    }
+    return false;
+}
+
+/* Rows of the family, and of its record, which may have the same keys. */
+static void add_params(writer *w)
+{
+    const model_family *f = w->p->model->family;
+    const dense *d = f->dense;
+    for (uint32_t i = 0; i < f->n_params; i++) {
+        if (!has_key(d, f->params[i].json_key)) add_param(w, &f->params[i]);
+    }
+    for (uint32_t i = 0; d != NULL && i < d->n_params; i++) {
+        if (!is_repeated(d->params, i)) add_param(w, &d->params[i]);
+    }
+}
+
 /* Members of the text model: those that are there, and those that are missing. */
 static weft_status add_text_members(writer *w, const char *const *left_out, weft_error *err)
 {
@@ -251,8 +283,7 @@ static weft_status add_text_members(writer *w, const char *const *left_out, weft
         json_write(value, 0, w->out);
     }
     add_tied(w);
-    for (uint32_t i = 0; i < w->p->model->family->n_params; i++)
-        add_param(w, &w->p->model->family->params[i]);
+    add_params(w);
     weft_status status = add_constants(w, err);
     if (status != WEFT_OK) return status;
     if (!w->p->source.is_gguf) {

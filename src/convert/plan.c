@@ -10,15 +10,25 @@
 
 #include "base/assert.h"
 #include "base/log.h"
+#include "models/parts.h"
 
-enum { NAME_BYTES = 512, ROUTER_BITS = 8, ROUTER_GROUP = 64 };
+enum { NAME_BYTES = 512, ROUTER_BITS = 8, ROUTER_GROUP = 64, JOINED = 4 };
+
+/* A tensor that slots of a layer have parts of. */
+typedef struct joined {
+    const char *own; /* its name, without root and layer */
+    uint32_t tensor_i;
+    tensor *parts; /* [JOINED] */
+} joined;
 
 typedef struct planner {
     plan *p;
     arena *arena;
     recipe *recipe;
     encoding_id type;
-    uint32_t *n_whole; /* [n_slots]: layers of a slot that stay numbers */
+    uint32_t *n_whole;     /* [n_slots]: layers of a slot that stay numbers */
+    joined joined[JOINED]; /* of this layer */
+    uint32_t n_joined;
 } planner;
 
 /* ---- what the family says -------------------------------------------------------------------- */
@@ -51,33 +61,56 @@ static weft_status find_type(plan *p, weft_error *err)
     return WEFT_OK;
 }
 
-/* The name in MLX's files, without root and layer. */
-static const char *own_name(const model_slot *slot)
+/* Whether all of the source is what the slot has. */
+static bool is_whole(const stack_source *source)
 {
-    if (slot->stack == NULL) return slot->hf_name;
+    return source->hf_name != NULL && source->block == SHAPE_NONE &&
+           str_ends(str_of(source->hf_name), ".weight");
+}
+
+/* Where the slot's tensor lies in MLX's files; NULL when there is no such place. plain is room for
+ * one. */
+static const stack_source *own_source(const planner *x, uint32_t slot_i, stack_source *plain)
+{
+    const model_family *f = x->p->model->family;
+    const model_slot *slot = &f->slots[slot_i];
+    for (uint32_t i = 0; i < f->n_names; i++) {
+        if (f->names[i].slot == slot_i) return &f->names[i].source;
+    }
+    if (slot->stack == NULL) {
+        *plain = (stack_source){slot->hf_name, NULL, SHAPE_NONE, SHAPE_NONE};
+        return plain;
+    }
     for (uint32_t i = 0; i < slot->stack->n_sources; i++) {
         const stack_source *source = &slot->stack->sources[i];
-        bool whole = source->hf_name != NULL && source->block == SHAPE_NONE &&
-                     strstr(source->hf_name, "%u") == NULL;
-        if (whole && str_ends(str_of(source->hf_name), ".weight")) return source->hf_name;
+        bool fused = source->hf_name != NULL && source->block != SHAPE_NONE;
+        if (x->p->mlx->fused && fused) return source;
+        bool apart = source->hf_name != NULL && strstr(source->hf_name, "%u") != NULL;
+        if (!x->p->mlx->fused && is_whole(source) && !apart) return source;
     }
     return NULL;
 }
 
+/* The whole name, with index for the "%u" in it. */
 static const char *full_name(const planner *x, const model_slot *slot, const char *own,
-                             uint32_t layer)
+                             uint32_t layer, uint32_t index)
 {
     char name[NAME_BYTES];
+    char one[NAME_BYTES];
     const char *root = x->p->root;
-    int n = 0;
+    const char *mark = strstr(own, "%u");
+    int n = mark == NULL
+                ? snprintf(one, sizeof one, "%s", own)
+                : snprintf(one, sizeof one, "%.*s%u%s", (int)(mark - own), own, index, mark + 2);
+    ASSERT(n > 0 && n < NAME_BYTES / 2);
     if (slot->place == SLOT_LAYER) {
-        n = snprintf(name, sizeof name, "%slayers.%u.%s", root, layer, own);
+        n = snprintf(name, sizeof name, "%.200slayers.%u.%.255s", root, layer, one);
     } else if (slot->place == SLOT_MODEL) {
-        n = snprintf(name, sizeof name, "%s%s", root, own);
+        n = snprintf(name, sizeof name, "%.200s%.255s", root, one);
     } else {
         /* Beside the model, which is the last word of its root. */
         size_t n_root = strlen(root) - strlen("model.");
-        n = snprintf(name, sizeof name, "%.*s%s", (int)n_root, root, own);
+        n = snprintf(name, sizeof name, "%.*s%.255s", (int)n_root, root, one);
     }
     ASSERT(n > 0 && n < NAME_BYTES);
     return arena_copy_text(x->arena, name, (size_t)n);
@@ -96,15 +129,22 @@ static encoding_id natural_type(const tensor *t)
     return floats ? ENCODING_ID_BF16 : ENCODING_ID_F32;
 }
 
-static void set_dims(plan_tensor *t, const model_slot *slot)
+/* Vectors are one row, or one of each head. */
+static bool is_vector(const model_slot *slot)
+{
+    return slot->rows == SHAPE_NONE || (slot->stack != NULL && slot->rows == SHAPE(one));
+}
+
+static void set_dims(plan_tensor *t, const model_slot *slot, bool apart)
 {
     const tensor *first = &t->parts[0];
     uint64_t rows = t->turned ? first->n_cols : first->n_rows;
     t->n_cols = t->turned ? first->n_rows : first->n_cols;
     t->n_rows = rows * t->n_parts;
     uint32_t n = 0;
-    if (slot->stack != NULL) t->dims[n++] = t->n_parts;
-    if (slot->rows != SHAPE_NONE) t->dims[n++] = rows;
+    bool many = slot->stack != NULL && slot->stack->count != SHAPE(one) && !apart;
+    if (many) t->dims[n++] = t->n_parts;
+    if (!is_vector(slot)) t->dims[n++] = rows;
     t->dims[n++] = t->n_cols;
     if (slot->squeeze) t->dims[n++] = 1;
     t->n_dims = n;
@@ -134,17 +174,19 @@ static weft_status set_halves(const planner *x, const model_slot *slot, plan_ten
 }
 
 /* Whether it is a matrix that MLX quantizes, and how. */
-static recipe_choice choose(planner *x, const model_slot *slot, const char *path, uint32_t layer,
+static recipe_choice choose(planner *x, uint32_t slot_i, const char *path, uint32_t layer,
                             bool *ruled)
 {
     static const recipe_choice KEEP = {.keep = true};
+    const model_slot *slot = &x->p->model->family->slots[slot_i];
     *ruled = false;
-    bool matrix = slot->rows != SHAPE_NONE && !slot->squeeze && (slot->mlx & MLX_KEEP) == 0;
+    bool matrix = !is_vector(slot) && !slot->squeeze && (slot->mlx & MLX_KEEP) == 0;
     if (!matrix) return KEEP;
     uint32_t n_layers = x->p->model->params.n_layers;
     uint32_t of = slot->place == SLOT_LAYER ? layer : MODULE_NO_LAYER;
     recipe_choice c = recipe_find(x->recipe, path, of, n_layers, ruled);
-    if (*ruled || (slot->mlx & MLX_8_BITS) == 0) return c;
+    bool eight = slot_i < 32 && (x->p->mlx->in_8_bits >> slot_i & 1u) != 0;
+    if (*ruled || !(eight || (slot->mlx & MLX_8_BITS) != 0)) return c;
     return (recipe_choice){
         .encoding = &ENCODING_AFFINE, .bits = ROUTER_BITS, .group = ROUTER_GROUP};
 }
@@ -154,20 +196,26 @@ static bool same_choice(const recipe_choice *a, const recipe_choice *b)
     return a->encoding == b->encoding && a->bits == b->bits && a->group == b->group;
 }
 
-static weft_status set_form(planner *x, const model_slot *slot, uint32_t slot_i, uint32_t layer,
-                            plan_tensor *t, weft_error *err)
+/* The slot under whose name it is written: what an MLX_TURNED one has is that of another. */
+static uint32_t written_as(const model_family *family, uint32_t slot_i)
 {
+    const model_slot *slot = &family->slots[slot_i];
+    return (slot->mlx & MLX_TURNED) != 0 ? slot->unless : slot_i;
+}
+
+static weft_status set_form(planner *x, uint32_t slot_i, uint32_t layer, plan_tensor *t,
+                            weft_error *err)
+{
+    uint32_t as = written_as(x->p->model->family, slot_i);
+    const model_slot *slot = &x->p->model->family->slots[as];
     encoding_id type = natural_type(&t->parts[0]);
     if (x->type != ENCODING_ID_NONE && (slot->mlx & MLX_TYPE) == 0) type = x->type;
-    const char *own = own_name(slot);
-    t->name = full_name(x, slot, own, layer);
-    str name = str_of(t->name == NULL ? "" : t->name);
+    str name = str_of(t->name);
     size_t n_path = name.len - (str_ends(name, ".weight") ? strlen(".weight") : 0);
     const char *path = arena_copy_text(x->arena, name.ptr, n_path);
-    if (t->name == NULL || path == NULL)
-        return err_set(err, WEFT_NOMEM, "out of memory for a name");
+    if (path == NULL) return err_set(err, WEFT_NOMEM, "out of memory for a name");
     bool ruled;
-    recipe_choice c = choose(x, slot, path, layer, &ruled);
+    recipe_choice c = choose(x, as, path, layer, &ruled);
     t->form = (row_form){.encoding = encoding_by_id(type), .type = (uint8_t)type};
     if (c.keep) return WEFT_OK;
     if (t->n_cols % c.group != 0) {
@@ -184,10 +232,51 @@ static weft_status set_form(planner *x, const model_slot *slot, uint32_t slot_i,
     return WEFT_OK;
 }
 
-/* What an MLX_TURNED slot has, under the name and with the rows of the slot that it stands for. */
-static const model_slot *written_as(const model_family *family, const model_slot *slot)
+/* A tensor of count matrices that begins with that of index. */
+static weft_status add_tensor(planner *x, uint32_t slot_i, uint32_t layer, const char *own,
+                              const tensor *parts, uint32_t count, uint32_t index, weft_error *err)
 {
-    return (slot->mlx & MLX_TURNED) != 0 ? &family->slots[slot->unless] : slot;
+    const model_family *family = x->p->model->family;
+    const model_slot *as = &family->slots[written_as(family, slot_i)];
+    plan_tensor *t = &x->p->tensors[x->p->n_tensors];
+    *t = (plan_tensor){.parts = parts, .n_parts = count};
+    t->turned = (family->slots[slot_i].mlx & MLX_TURNED) != 0;
+    t->name = full_name(x, as, own, layer, index);
+    if (t->name == NULL) return err_set(err, WEFT_NOMEM, "out of memory for a name");
+    set_dims(t, as, strstr(own, "%u") != NULL);
+    t->add = norm_difference(x, as);
+    weft_status status = set_halves(x, as, t, err);
+    if (status == WEFT_OK) status = set_form(x, slot_i, layer, t, err);
+    if (status != WEFT_OK) return status;
+    /* No overflow: the source has as many numbers in files. */
+    x->p->n_params += t->n_rows * t->n_cols;
+    x->p->n_tensors++;
+    return WEFT_OK;
+}
+
+/* Rows of a tensor that several slots have parts of: behind those that are there, or the first. */
+static weft_status join(planner *x, uint32_t slot_i, uint32_t layer, const char *own,
+                        const tensor *part, weft_error *err)
+{
+    const model_slot *slot = &x->p->model->family->slots[slot_i];
+    for (uint32_t i = 0; i < x->n_joined; i++) {
+        plan_tensor *t = &x->p->tensors[x->joined[i].tensor_i];
+        if (strcmp(x->joined[i].own, own) != 0) continue;
+        ASSERT(t->n_parts < JOINED && t->n_cols == part->n_cols);
+        x->joined[i].parts[t->n_parts++] = *part;
+        t->n_rows += part->n_rows;
+        t->dims[0] += part->n_rows;
+        x->p->n_params += part->n_rows * part->n_cols;
+        return WEFT_OK;
+    }
+    ASSERT(x->n_joined < JOINED && slot->place == SLOT_LAYER);
+    tensor *parts = arena_array(x->arena, JOINED, sizeof *parts);
+    if (parts == NULL) return err_set(err, WEFT_NOMEM, "out of memory for a tensor");
+    parts[0] = *part;
+    x->joined[x->n_joined++] = (joined){.own = own, .tensor_i = x->p->n_tensors, .parts = parts};
+    weft_status status = add_tensor(x, slot_i, layer, own, parts, 1, 0, err);
+    x->p->tensors[x->p->n_tensors - 1].joined = status == WEFT_OK;
+    return status;
 }
 
 static weft_status add_slot(planner *x, uint32_t slot_i, uint32_t layer, weft_error *err)
@@ -196,24 +285,21 @@ static weft_status add_slot(planner *x, uint32_t slot_i, uint32_t layer, weft_er
     const model_slot *slot = &m->family->slots[slot_i];
     uint32_t bound = m->bound[(size_t)slot_i * m->params.n_layers + layer];
     if (bound == 0) return WEFT_OK;
-    plan_tensor *t = &x->p->tensors[x->p->n_tensors];
-    *t = (plan_tensor){.parts = &m->tensors[bound - 1], .n_parts = 1};
-    if (slot->stack != NULL) t->n_parts = model_field(&m->params, slot->stack->count);
-    t->turned = (slot->mlx & MLX_TURNED) != 0;
-    const model_slot *as = written_as(m->family, slot);
-    if (own_name(as) == NULL) {
-        return err_set(err, WEFT_UNSUPPORTED, "tensor '%s' has no name in MLX's form",
-                       t->parts[0].name);
+    const tensor *parts = &m->tensors[bound - 1];
+    uint32_t n = slot->stack == NULL ? 1 : model_field(&m->params, slot->stack->count);
+    stack_source plain;
+    const stack_source *source = own_source(x, written_as(m->family, slot_i), &plain);
+    if (source == NULL || source->hf_name == NULL || (source->block != SHAPE_NONE && n > 1)) {
+        return err_set(err, WEFT_UNSUPPORTED, "tensor '%s' has no place in MLX's form",
+                       parts->name);
     }
-    set_dims(t, as);
-    t->add = norm_difference(x, as);
-    weft_status status = set_halves(x, as, t, err);
-    if (status == WEFT_OK) status = set_form(x, as, slot_i, layer, t, err);
-    if (status != WEFT_OK) return status;
-    /* No overflow: the source has as many numbers in files. */
-    x->p->n_params += t->n_rows * t->n_cols;
-    x->p->n_tensors++;
-    return WEFT_OK;
+    if (source->block != SHAPE_NONE) return join(x, slot_i, layer, source->hf_name, parts, err);
+    if (strstr(source->hf_name, "%u") == NULL)
+        return add_tensor(x, slot_i, layer, source->hf_name, parts, n, 0, err);
+    weft_status status = WEFT_OK;
+    for (uint32_t i = 0; i < n && status == WEFT_OK; i++)
+        status = add_tensor(x, slot_i, layer, source->hf_name, parts + i, 1, i, err);
+    return status;
 }
 
 /* ---- all of them ----------------------------------------------------------------------------- */
@@ -222,6 +308,7 @@ static weft_status add_place(planner *x, slot_place place, uint32_t layer, weft_
 {
     const model_family *family = x->p->model->family;
     weft_status status = WEFT_OK;
+    x->n_joined = 0;
     for (uint32_t i = 0; i < family->n_slots && status == WEFT_OK; i++) {
         if (family->slots[i].place == place) status = add_slot(x, i, layer, err);
     }
@@ -233,9 +320,10 @@ static void tell(const planner *x)
     const llm *m = x->p->model;
     for (uint32_t i = 0; i < m->family->n_slots; i++) {
         if (x->n_whole[i] == 0) continue;
-        const model_slot *slot = written_as(m->family, &m->family->slots[i]);
+        stack_source plain;
+        const stack_source *source = own_source(x, written_as(m->family, i), &plain);
         log_write(m->env.log, WEFT_LOG_WARN,
-                  "%s stays as numbers in %u %s: groups do not divide its columns", own_name(slot),
+                  "%s stays as numbers in %u %s: groups do not divide its columns", source->hf_name,
                   x->n_whole[i], x->n_whole[i] == 1 ? "place" : "places");
     }
     for (uint32_t i = 0; i < x->recipe->n_rules; i++) {
@@ -256,15 +344,15 @@ weft_status plan_make(plan *p, arena *a, const llm *model, recipe *r, encoding_i
     uint32_t n_slots = model->family->n_slots;
     uint32_t n_layers = model->params.n_layers;
     x.n_whole = arena_array(a, n_slots, sizeof *x.n_whole);
-    p->tensors = arena_array(a, (size_t)n_slots * n_layers, sizeof *p->tensors);
+    /* At most one for each matrix, in each place that is bound. */
+    p->tensors = arena_array(a, (size_t)n_slots * n_layers + model->n_tensors, sizeof *p->tensors);
     if (x.n_whole == NULL || p->tensors == NULL)
         return err_set(err, WEFT_NOMEM, "out of memory for a plan of %u layers", n_layers);
     status = add_place(&x, SLOT_MODEL, 0, err);
     for (uint32_t layer = 0; layer < n_layers && status == WEFT_OK; layer++)
         status = add_place(&x, SLOT_LAYER, layer, err);
-    uint32_t n_before = p->n_tensors;
     if (status == WEFT_OK) status = add_place(&x, SLOT_HEAD, 0, err);
-    p->tied = p->n_tensors == n_before;
+    p->tied = model->bound[(size_t)PART_HEAD * n_layers] == 0;
     if (status == WEFT_OK) tell(&x);
     return status;
 }

@@ -8,8 +8,9 @@
 
 /* A tensor to write; one of codes is three, or two, in the file: NAME.weight, .scales, .biases. */
 typedef struct plan_tensor {
-    const char *name;    /* of numbers: all of it; of codes: the module's path */
-    const tensor *parts; /* [n_parts] matrices of one shape, one behind the other */
+    const char *name; /* of numbers: all of it; of codes: the module's path */
+    const tensor
+        *parts; /* [n_parts] matrices, one behind the other; of one shape, but where `joined` */
     uint32_t n_parts;
     uint32_t n_dims;
     uint64_t dims[TENSOR_DIMS]; /* in elements */
@@ -19,6 +20,7 @@ typedef struct plan_tensor {
     uint32_t halves; /* rows of a head, which are in pairs in the source and in halves here; 0: as
                         they are */
     bool turned;     /* rows are columns of the parts */
+    bool joined;     /* parts of several slots, of any number of rows */
     bool usual;      /* stored as the recipe says of all */
 } plan_tensor;
 

@@ -92,11 +92,24 @@ static uint64_t in_pairs(uint64_t i, uint64_t n)
     return head * n + (j < n / 2 ? 2 * j : 2 * (j - n / 2) + 1);
 }
 
-/* Whether the source's bytes are those to write. */
-static bool is_copy(const plan_tensor *t)
+/* The part that has a row, which becomes its row in it. */
+static const tensor *part_of(const plan_tensor *t, uint64_t *row)
 {
-    const tensor *s = &t->parts[0];
-    bool moved = t->turned || t->add != 0.0F || (t->halves != 0 && t->n_rows == 1);
+    uint64_t each = t->parts[0].n_rows;
+    if (!t->joined) {
+        const tensor *part = &t->parts[*row / each];
+        *row %= each;
+        return part;
+    }
+    const tensor *part = t->parts;
+    for (; *row >= part->n_rows; part++) *row -= part->n_rows;
+    return part;
+}
+
+/* Whether the source's bytes are those to write. */
+static bool is_copy(const plan_tensor *t, const tensor *s)
+{
+    bool moved = t->add != 0.0F || (t->halves != 0 && t->n_rows == 1);
     if (moved || s->encoding != t->form.encoding || s->factor != 0.0F) return false;
     if (s->encoding != &ENCODING_AFFINE) return true;
     return s->bits == t->form.bits && s->group == t->form.group && s->param_type == t->form.type;
@@ -109,9 +122,8 @@ static void read_row(const row_maker *m, uint64_t row, float *x, float *spare)
         memcpy(x, m->turned + row * t->n_cols, (size_t)t->n_cols * sizeof *x);
         return;
     }
-    uint64_t each = t->n_rows / t->n_parts;
-    const tensor *part = &t->parts[row / each];
-    uint64_t r = row % each;
+    uint64_t r = row;
+    const tensor *part = part_of(t, &r);
     if (t->halves != 0 && t->n_rows > 1) r = in_pairs(r, t->halves);
     if (t->halves == 0 || t->n_rows > 1) {
         part->encoding->decode_row(part, r, x);
@@ -122,17 +134,20 @@ static void read_row(const row_maker *m, uint64_t row, float *x, float *spare)
     for (uint64_t i = 0; i < t->n_cols && t->add != 0.0F; i++) x[i] += t->add;
 }
 
-static void copy_row(const row_maker *m, uint64_t row, unsigned char *const planes[TENSOR_PLANES])
+/* False where the row is made, not copied. */
+static bool copy_row(const row_maker *m, uint64_t row, unsigned char *const planes[TENSOR_PLANES])
 {
     const plan_tensor *t = m->t;
-    uint64_t each = t->n_rows / t->n_parts;
-    const tensor *part = &t->parts[row / each];
-    uint64_t r = row % each;
+    if (t->turned) return false;
+    uint64_t r = row;
+    const tensor *part = part_of(t, &r);
+    if (!is_copy(t, part)) return false;
     if (t->halves != 0) r = in_pairs(r, t->halves);
     for (uint32_t p = 0; p < TENSOR_PLANES; p++) {
         if (m->row_bytes[p] == 0) continue;
         memcpy(planes[p], part->planes[p] + r * part->row_bytes[p], (size_t)m->row_bytes[p]);
     }
+    return true;
 }
 
 static void make_rows(void *user, uint32_t thread_i)
@@ -140,16 +155,12 @@ static void make_rows(void *user, uint32_t thread_i)
     row_maker *m = user;
     float *x = m->scratch + (size_t)thread_i * 2 * m->most_cols;
     uint64_t *bad = m->bad + (size_t)thread_i * 2;
-    bool copy = is_copy(m->t);
     bad[0] = 0;
     for (uint64_t i = thread_i; i < m->n; i += m->n_threads) {
         unsigned char *planes[TENSOR_PLANES];
         uint64_t col;
         for (uint32_t p = 0; p < TENSOR_PLANES; p++) planes[p] = m->planes[p] + i * m->row_bytes[p];
-        if (copy) {
-            copy_row(m, m->first + i, planes);
-            continue;
-        }
+        if (copy_row(m, m->first + i, planes)) continue;
         read_row(m, m->first + i, x, x + m->most_cols);
         if (row_encode(&m->t->form, x, m->t->n_cols, planes, &col)) continue;
         bad[0] = m->first + i + 1;

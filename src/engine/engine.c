@@ -226,6 +226,7 @@ void engine_info(const weft_engine *e, weft_engine_info *info)
     }
     info->n_drafted = e->n_drafted;
     info->n_accepted = e->n_accepted;
+    info->n_kv_nonfinite = atomic_load_explicit(&e->n_nonfinite, memory_order_relaxed);
     info->n_states_saved = e->files.n_saved;
     info->n_states_restored = e->files.n_loaded;
     for (int i = 0; i < KV_MISSES; i++) info->n_state_misses += e->files.n_misses[i];

@@ -133,7 +133,8 @@ bool scheduler_fill(weft_engine *e)
                              .row_starts = b->row_starts,
                              .outputs = b->outputs,
                              .views = b->views,
-                             .logits = b->logits};
+                             .logits = b->logits,
+                             .n_nonfinite = &e->n_nonfinite};
     b->row_starts[0] = 0;
     fill_rows(e);
     if (b->step.n_rows == 0) return false;

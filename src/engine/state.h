@@ -102,6 +102,7 @@ struct weft_engine {
     request *first, *last;
     uint32_t n_requests, n_active;
     uint64_t n_drafted, n_accepted; /* of all requests */
+    _Atomic(uint64_t) n_nonfinite;  /* of all steps, as in weft_engine_info */
     weft_handle next_handle;
     bool stepping;
 };

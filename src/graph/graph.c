@@ -152,6 +152,45 @@ graph_id graph_rms_norm_plain(graph *g, graph_id x, uint32_t group, float eps)
                               .f = {eps, 0}});
 }
 
+graph_id graph_layer_norm_apply(graph *g, graph_id x, graph_layer_norm how)
+{
+    const graph_value *a = at(g, x);
+    const graph_value *w = at(g, how.weight);
+    const graph_value *b = at(g, how.bias);
+    bool ok = is_rows(a) && how.group > 0 && a->cols % how.group == 0;
+    bool each = w->op == GRAPH_STACK && ok && w->i[1] == a->cols / how.group;
+    ok = ok && (how.weight == 0 ||
+                ((w->op == GRAPH_WEIGHT || each) && w->rows == 1 && w->cols == how.group));
+    ok = ok && (how.bias == 0 || (b->op == GRAPH_WEIGHT && b->rows == 1 && b->cols == how.group));
+    return emit(g, ok,
+                (graph_value){.op = GRAPH_LAYER_NORM,
+                              .in = {x, how.weight, how.bias},
+                              .rows = a->rows,
+                              .cols = a->cols,
+                              .i = {how.group},
+                              .f = {how.eps, how.weight_add}});
+}
+
+graph_id graph_position_scale(graph *g, graph_id x, float beta, float period)
+{
+    const graph_value *a = at(g, x);
+    return emit(g, is_tokens(a) && period >= 1.0F,
+                (graph_value){.op = GRAPH_POSITION_SCALE,
+                              .in = {x},
+                              .rows = a->rows,
+                              .cols = a->cols,
+                              .f = {beta, period}});
+}
+
+graph_id graph_act_apply(graph *g, graph_id x, graph_act act)
+{
+    const graph_value *a = at(g, x);
+    return emit(
+        g, is_rows(a) && act <= GRAPH_RELU2,
+        (graph_value){
+            .op = GRAPH_ACT, .in = {x}, .rows = a->rows, .cols = a->cols, .i = {(uint32_t)act}});
+}
+
 graph_id graph_rope_apply(graph *g, graph_id x, uint32_t head_dim, uint32_t rope_i)
 {
     const graph_value *a = at(g, x);

@@ -23,8 +23,13 @@
  *   rms_norm    x [n, d], weight [g]; i0 group width g, f0 epsilon, f1 added to the weight:
  *               x / sqrt(mean x^2 + eps) (w + f1) over each run of g columns, without (w + f1)
  *               where there is no weight; [n, d]
+ *   layer_norm  x [n, d], weight [g], or a stack of one for each group, bias [g]; i0, f0, f1 as
+ *               rms_norm: (x - mean) / sqrt(mean (x - mean)^2 + eps) (w + f1) + b over each run of
+ *               g columns; [n, d]
  *   rope        x [n, heads * D]; i0 D, i1 rope table: rotated by the token's position
  *   add, scale  x, y; x with f0: elementwise
+ *   position_scale x [TOKENS, d]; f0 beta, f1 P: x (1 + beta ln(1 + floor(position / P)))
+ *   act         x; i0 graph_act: elementwise
  *   glu         gate, up [n, I]; i0 graph_act: act(gate) * up
  *   kv_append   k [n, heads * Dk], v [n, heads * Dv]; i0 state index, i1 heads: writes the rows of
  *               the step into their sequences' state; a token for attend. Without v the state is
@@ -84,7 +89,10 @@
     X(CONV, "conv", 2, 2)                                                                          \
     X(GATED_DELTA, "gated_delta", 5, 5)                                                            \
     X(KV_STORE, "kv_store", 2, 2)                                                                  \
-    X(STATE, "state", 0, 0)
+    X(STATE, "state", 0, 0)                                                                        \
+    X(LAYER_NORM, "layer_norm", 3, 1)                                                              \
+    X(ACT, "act", 1, 1)                                                                            \
+    X(POSITION_SCALE, "position_scale", 1, 1)
 
 typedef enum graph_op {
 #define GRAPH_OP_ENUM(op, name, n_inputs, n_required) GRAPH_##op,
@@ -94,12 +102,13 @@ typedef enum graph_op {
 } graph_op;
 
 /* silu x s(x); gelu_tanh x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))); gelu_erf x/2 (1 +
- * erf(x/sqrt 2)); sigmoid s(x) = 1 / (1 + e^-x) */
+ * erf(x/sqrt 2)); sigmoid s(x) = 1 / (1 + e^-x); relu2 max(x, 0)^2, of act only */
 typedef enum graph_act {
     GRAPH_SILU = 0,
     GRAPH_GELU_TANH = 1,
     GRAPH_GELU_ERF = 2,
-    GRAPH_SIGMOID = 3
+    GRAPH_SIGMOID = 3,
+    GRAPH_RELU2 = 4
 } graph_act;
 
 /* Scores are sigmoids of their own instead of a softmax; chosen ones are divided by their sum. */
@@ -166,6 +175,16 @@ graph_id graph_embed(graph *g, graph_id tokens, graph_id weight);
 graph_id graph_linear(graph *g, graph_id x, graph_id weight, graph_id bias);
 graph_id graph_rms_norm(graph *g, graph_id x, graph_id weight, float eps, float weight_add);
 graph_id graph_rms_norm_plain(graph *g, graph_id x, uint32_t group, float eps);
+/* How a layer_norm works. weight: of graph_weight or graph_stack, or 0; bias likewise or 0. */
+typedef struct graph_layer_norm {
+    graph_id weight, bias;
+    uint32_t group; /* columns that are normed together */
+    float eps, weight_add;
+} graph_layer_norm;
+
+graph_id graph_layer_norm_apply(graph *g, graph_id x, graph_layer_norm how);
+graph_id graph_position_scale(graph *g, graph_id x, float beta, float period);
+graph_id graph_act_apply(graph *g, graph_id x, graph_act act);
 graph_id graph_rope_apply(graph *g, graph_id x, uint32_t head_dim, uint32_t rope_i);
 graph_id graph_add(graph *g, graph_id x, graph_id y);
 graph_id graph_scale(graph *g, graph_id x, float factor);

@@ -19,12 +19,37 @@ typedef struct binder {
     bool *used;            /* [weights->n_tensors] */
 } binder;
 
+/* The places where a slot's tensors may be; plain is room for one of them. */
+static const stack_source *slot_sources(const model_family *f, uint32_t slot_i, stack_source *plain,
+                                        uint32_t *n)
+{
+    const model_slot *slot = &f->slots[slot_i];
+    *n = 1;
+    for (uint32_t i = 0; i < f->n_names; i++) {
+        if (f->names[i].slot == slot_i) return &f->names[i].source;
+    }
+    if (slot->stack != NULL) {
+        *n = slot->stack->n_sources;
+        return slot->stack->sources;
+    }
+    *plain = (stack_source){slot->hf_name, slot->gguf_name, SHAPE_NONE, SHAPE_NONE};
+    return plain;
+}
+
+static uint32_t matrices_of(const llm *m, const model_slot *slot)
+{
+    return slot->stack == NULL ? 1 : model_field(&m->params, slot->stack->count);
+}
+
 static void find_root(binder *b)
 {
+    stack_source plain;
+    uint32_t n;
+    const char *embed = slot_sources(b->m->family, 0, &plain, &n)->hf_name;
     for (size_t i = 0; i < COUNT_OF(ROOTS); i++) {
         char name[NAME_BYTES];
         b->root = ROOTS[i];
-        snprintf(name, sizeof name, "%s%s", b->root, b->m->family->slots[0].hf_name);
+        snprintf(name, sizeof name, "%s%s", b->root, embed);
         if (llm_has_tensor(b->source, name)) break;
     }
     b->head_root = strcmp(b->root, "language_model.model.") == 0 ? "language_model." : "";
@@ -78,7 +103,7 @@ static weft_status check_shape(const model_params *p, const model_slot *slot, co
 {
     uint64_t rows = slot->rows == SHAPE_NONE ? 1 : model_field(p, slot->rows);
     uint64_t cols = model_field(p, slot->cols);
-    bool vector = slot->rows == SHAPE_NONE;
+    bool vector = slot->rows == SHAPE_NONE || slot->rows == SHAPE(one);
     bool ok = t->n_rows == rows && t->n_cols == cols && t->n_dims == (vector ? 1 : 2);
     if (ok) return WEFT_OK;
     if (vector) {
@@ -95,11 +120,12 @@ static weft_status check_shape(const model_params *p, const model_slot *slot, co
  * wanted. */
 static bool is_wanted(const binder *b, const model_slot *slot, bool exists)
 {
-    if (slot->place == SLOT_HEAD && b->m->params.tied && !b->source->is_gguf) return false;
     if (slot->unused) return false;
+    if (slot->place == SLOT_HEAD && slot->optional && b->m->params.tied && !b->source->is_gguf)
+        return false;
     if (slot->optional) return exists;
     if (slot->if_flag == SHAPE_NONE) return true;
-    if (b->source->is_gguf) return exists;
+    if (b->source->is_gguf && !slot->strict && exists) return true;
     return *(const bool *)(const void *)((const char *)&b->m->params + slot->if_flag);
 }
 
@@ -157,12 +183,13 @@ static weft_status bind_matrix(binder *b, uint32_t slot_i, uint32_t layer, const
 
 /* The source that is there, or the first of this form; NULL when it has none. */
 static const stack_source *find_source(const binder *b, const model_slot *slot, uint32_t layer,
+                                       const stack_source *sources, uint32_t n_sources,
                                        char name[NAME_BYTES], bool *there)
 {
     const stack_source *first = NULL;
     *there = false;
-    for (uint32_t i = 0; i < slot->stack->n_sources; i++) {
-        const stack_source *source = &slot->stack->sources[i];
+    for (uint32_t i = 0; i < n_sources; i++) {
+        const stack_source *source = &sources[i];
         const char *own = own_name(b, source->hf_name, source->gguf_name);
         if (own == NULL || !place_name(b, own, slot, layer, 0, name)) continue;
         *there = llm_has_tensor(b->source, name);
@@ -180,7 +207,7 @@ static weft_status bind_apart(binder *b, const model_slot *slot, uint32_t layer,
 {
     llm *m = b->m;
     char name[NAME_BYTES];
-    uint32_t count = model_field(&m->params, slot->stack->count);
+    uint32_t count = matrices_of(m, slot);
     for (uint32_t i = 0; i < count; i++) {
         tensor *t = &m->tensors[m->n_tensors + i];
         if (!place_name(b, own, slot, layer, i, name))
@@ -199,7 +226,7 @@ static weft_status bind_together(binder *b, const model_slot *slot, const stack_
 {
     llm *m = b->m;
     const model_params *p = &m->params;
-    uint64_t count = model_field(p, slot->stack->count);
+    uint64_t count = matrices_of(m, slot);
     uint64_t rows = model_field(p, slot->rows);
     uint64_t cols = model_field(p, slot->cols);
     uint64_t block = source->block == SHAPE_NONE ? rows : model_field(p, source->block);
@@ -219,20 +246,23 @@ static weft_status bind_together(binder *b, const model_slot *slot, const stack_
     return list_tensor(m, &all, true, err);
 }
 
-static weft_status bind_stack(binder *b, uint32_t slot_i, uint32_t layer, weft_error *err)
+static weft_status bind_stack(binder *b, uint32_t slot_i, uint32_t layer,
+                              const stack_source *sources, uint32_t n_sources, weft_error *err)
 {
     llm *m = b->m;
     const model_slot *slot = &m->family->slots[slot_i];
     char name[NAME_BYTES];
     bool there;
-    const stack_source *source = find_source(b, slot, layer, name, &there);
+    const stack_source *source = find_source(b, slot, layer, sources, n_sources, name, &there);
     if (source == NULL || !is_wanted(b, slot, there)) return WEFT_OK;
+    if (matrices_of(m, slot) == 1 && source->block == SHAPE_NONE)
+        return bind_matrix(b, slot_i, layer, name, err);
     const char *own = own_name(b, source->hf_name, source->gguf_name);
     weft_status status = strstr(own, "%u") != NULL ? bind_apart(b, slot, layer, own, err)
                                                    : bind_together(b, slot, source, name, err);
     if (status != WEFT_OK) return status;
     m->bound[(size_t)slot_i * m->params.n_layers + layer] = m->n_tensors + 1;
-    m->n_tensors += model_field(&m->params, slot->stack->count);
+    m->n_tensors += matrices_of(m, slot);
     return WEFT_OK;
 }
 
@@ -253,16 +283,21 @@ static weft_status bind_slot(binder *b, uint32_t slot_i, uint32_t layer, weft_er
     if (!has_layer(b, slot, layer)) return WEFT_OK;
     size_t other = (size_t)slot->unless * b->m->params.n_layers + layer;
     if (slot->unless != 0 && b->m->bound[other] != 0) return WEFT_OK;
-    if (slot->stack != NULL) return bind_stack(b, slot_i, layer, err);
-    const char *own = own_name(b, slot->hf_name, slot->gguf_name);
+    stack_source plain;
+    uint32_t n;
+    const stack_source *sources = slot_sources(b->m->family, slot_i, &plain, &n);
+    if (slot->stack != NULL || sources->block != SHAPE_NONE)
+        return bind_stack(b, slot_i, layer, sources, n, err);
+    const char *own = own_name(b, sources->hf_name, sources->gguf_name);
     if (own == NULL || !place_name(b, own, slot, layer, 0, name)) return WEFT_OK;
     bool there = llm_has_tensor(b->source, name);
     if (is_wanted(b, slot, there)) return bind_matrix(b, slot_i, layer, name, err);
     /* A tied model may carry its output matrix all the same: it is the embedding. */
-    bool ignored = there && (slot->unused || slot->place == SLOT_HEAD);
+    bool head = slot->place == SLOT_HEAD && slot->optional;
+    bool ignored = there && (slot->unused || head);
     tensor t;
     if (ignored) return llm_bind_tensor(b->source, name, &t, b->used, err);
-    return slot->place == SLOT_HEAD ? check_tied(b, name, err) : WEFT_OK;
+    return head ? check_tied(b, name, err) : WEFT_OK;
 }
 
 static bool matches(const char *pattern, const char *name)
@@ -364,8 +399,7 @@ static uint64_t count_matrices(const llm *m)
     uint64_t n = 0;
     for (uint32_t i = 0; i < m->family->n_slots; i++) {
         const model_slot *slot = &m->family->slots[i];
-        uint64_t each = slot->stack == NULL ? 1 : model_field(&m->params, slot->stack->count);
-        n += each * (slot->place == SLOT_LAYER ? m->params.n_layers : 1);
+        n += (uint64_t)matrices_of(m, slot) * (slot->place == SLOT_LAYER ? m->params.n_layers : 1);
     }
     return n;
 }

@@ -23,7 +23,8 @@ typedef enum rope_kind {
     ROPE_LINEAR,
     ROPE_LLAMA3,
     ROPE_YARN,
-    ROPE_PROPORTIONAL
+    ROPE_PROPORTIONAL,
+    ROPE_ALPHA
 } rope_kind;
 
 typedef struct rope_params {
@@ -34,9 +35,12 @@ typedef struct rope_params {
     double attention_factor;                             /* yarn; 0: derived */
     bool truncate;                                       /* yarn */
     double original_context;                             /* llama3, yarn */
+    double alpha;    /* alpha: theta is multiplied by alpha^(D / (D - 2)) */
     double partial;  /* proportional: the part of a head whose pairs turn, the rest stays */
     uint32_t n_dims; /* of a head; 0: rope_dims */
 } rope_params;
+
+typedef struct dense dense;
 
 /* What the families share; a field a family does not use stays 0. */
 typedef struct model_params {
@@ -83,6 +87,18 @@ typedef struct model_params {
     uint32_t conv_taps, conv_dim, delta_dim;
     uint32_t gated_q_dim;   /* queries and their gates */
     uint32_t full_interval; /* every n-th layer attends, where layer types are not listed */
+    /* Dense decoders: the record, what is there by it, columns of what is normed. */
+    const dense *dense;
+    bool has_attn_norm, has_mlp_norm, has_post_norms, has_final_norm, has_qk_norm, has_gate;
+    bool has_norm_bias, has_mlp_norm_bias;
+    bool head_bias, gate_bias, use_qk_norm, parallel;
+    bool is_unrotated[MODEL_LAYERS];
+    float residual_scale;             /* of what is added to the stream; 0: 1 */
+    float logit_scale, logit_divisor; /* 0: 1 */
+    float query_beta, query_period;   /* of position_scale; 0: none */
+    float partial_rotary;             /* part of a head that rotates */
+    uint32_t q_norm_dim, k_norm_dim;
+    uint32_t n_qkv, n_qk, n_ff_pair; /* rows of fused matrices: of all three, of two, of both */
     rope_params ropes[MODEL_ROPES];
     uint32_t n_ropes;
 } model_params;
@@ -144,6 +160,7 @@ typedef struct model_slot {
     uint32_t unless;   /* a slot before it that, where it is there, stands for this one; 0: none */
     bool unused;       /* what is there is left alone */
     bool squeeze;      /* a dimension of 1 is left out: [C, 1, K] is [C, K] */
+    bool strict;       /* if_flag decides for a GGUF file, too, not what is in it */
     const model_stack *stack; /* rows and cols are of one matrix; NULL: a matrix */
     uint32_t mlx;             /* how MLX stores it, of MLX_ */
 } model_slot;
@@ -171,6 +188,8 @@ typedef struct mlx_form {
                               family's types as they are, tensors in "model." */
     float norm_add;        /* what is added to norm weights as they are stored there */
     bool gguf_pairs;       /* see MLX_HALVES */
+    bool fused;            /* rows that a source has in one tensor are in one there */
+    uint32_t in_8_bits;    /* 1 << slot of slots that are as MLX_8_BITS says */
     const char *config;    /* members of config.json that mlx-lm wants and others may leave out,
                               as JSON; NULL: none */
 } mlx_form;
@@ -195,6 +214,12 @@ typedef struct mlx_form {
         __VA_ARGS__                                                                                \
     }
 
+/* What a family calls a slot of a table that it shares with others. */
+typedef struct model_name {
+    uint32_t slot;
+    stack_source source;
+} model_name;
+
 typedef struct model_family model_family;
 
 /* What build() works with. */
@@ -217,6 +242,9 @@ struct model_family {
     uint32_t n_params;
     const model_slot *slots;
     uint32_t n_slots;
+    const model_name *names; /* instead of those in slots */
+    uint32_t n_names;
+    const dense *dense; /* of a dense decoder (dense.h); else NULL */
     const char *const
         *drop; /* tensors to leave out: "*" at either end matches anything; NULL behind the last */
     /* Fills what follows from the parameters and refuses values it would compute wrongly. */

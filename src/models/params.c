@@ -1,6 +1,7 @@
 /* params.c - a family's parameter rows, read from config.json or GGUF. */
 #include <math.h>
 
+#include "models/dense.h"
 #include "models/model.h"
 
 static weft_status out_of_range(const model_source *s, const model_param *row, double number,
@@ -14,7 +15,9 @@ static weft_status read_flag(const model_source *s, const model_param *row, bool
                              weft_error *err)
 {
     bool found;
-    *field = row->fallback != 0.0;
+    /* A GGUF file, which has no key for it, answers by what is in it. */
+    bool silent = s->is_gguf && row->json_key != NULL && row->gguf_key == NULL;
+    *field = row->fallback != 0.0 && !silent;
     return source_flag(s, row->json_key, row->gguf_key, &found, field, err);
 }
 
@@ -42,11 +45,23 @@ static weft_status read_row(model_params *p, const model_source *s, const model_
     return WEFT_OK;
 }
 
-weft_status llm_read_params(llm *m, const model_source *source, weft_error *err)
+static weft_status read_rows(model_params *p, const model_source *s, const model_param *rows,
+                             uint32_t n, weft_error *err)
 {
-    for (uint32_t i = 0; i < m->family->n_params; i++) {
-        weft_status status = read_row(&m->params, source, &m->family->params[i], err);
+    for (uint32_t i = 0; i < n; i++) {
+        weft_status status = read_row(p, s, &rows[i], err);
         if (status != WEFT_OK) return status;
     }
-    return m->family->derive(&m->params, source, err);
+    return WEFT_OK;
+}
+
+weft_status llm_read_params(llm *m, const model_source *source, weft_error *err)
+{
+    const model_family *f = m->family;
+    model_params *p = &m->params;
+    p->dense = f->dense;
+    weft_status status = read_rows(p, source, f->params, f->n_params, err);
+    if (status == WEFT_OK && f->dense != NULL)
+        status = read_rows(p, source, f->dense->params, f->dense->n_params, err);
+    return status == WEFT_OK ? f->derive(p, source, err) : status;
 }

@@ -3,8 +3,6 @@
 
 #include <math.h>
 
-const mlx_form MLX_SAME = {.types = NULL};
-
 graph_id part_norm(model_build *b, uint32_t slot, uint32_t layer, graph_id x)
 {
     return graph_rms_norm(b->g, x, build_slot(b, slot, layer), b->p->norm_eps, b->p->norm_add);
@@ -16,7 +14,7 @@ graph_id part_embed(model_build *b)
     return b->p->embed_scale == 0.0F ? x : graph_scale(b->g, x, b->p->embed_scale);
 }
 
-static uint32_t add_state(model_build *b, uint32_t window)
+uint32_t part_state(model_build *b, uint32_t window)
 {
     const model_params *p = b->p;
     uint32_t i = b->n_kv_layers++;
@@ -52,7 +50,7 @@ graph_id part_attention_build(model_build *b, uint32_t layer, graph_id x, part_a
     if (k_norm != 0) k = graph_rms_norm(g, k, k_norm, p->norm_eps, p->norm_add);
     q = graph_rope_apply(g, q, p->head_dim, how.rope_i);
     k = graph_rope_apply(g, k, p->head_dim, how.rope_i);
-    graph_id state = graph_kv_append(g, k, v, add_state(b, how.window), p->n_kv_heads);
+    graph_id state = graph_kv_append(g, k, v, part_state(b, how.window), p->n_kv_heads);
     graph_id o = graph_attend(g, q, state, p->n_heads, p->attn_scale, p->attn_softcap);
     if (how.gated) o = graph_glu(g, gate, o, GRAPH_SIGMOID);
     return graph_linear(g, o, build_slot(b, PART_O, layer), o_bias);

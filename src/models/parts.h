@@ -59,16 +59,14 @@ typedef enum part_slot {
                 SHAPE(q_dim),                                                                      \
                 SHAPE(n_embd),                                                                     \
                 false,                                                                             \
-                .if_flag = SHAPE_NONE,                                                             \
-                .mlx = MLX_HALVES},                                                                \
+                .if_flag = SHAPE_NONE},                                                            \
     [PART_K] = {"self_attn.k_proj.weight",                                                         \
                 "attn_k.weight",                                                                   \
                 SLOT_LAYER,                                                                        \
                 SHAPE(kv_dim),                                                                     \
                 SHAPE(n_embd),                                                                     \
                 false,                                                                             \
-                .if_flag = SHAPE_NONE,                                                             \
-                .mlx = MLX_HALVES},                                                                \
+                .if_flag = SHAPE_NONE},                                                            \
     [PART_V] = {"self_attn.v_proj.weight",                                                         \
                 "attn_v.weight",                                                                   \
                 SLOT_LAYER,                                                                        \
@@ -116,15 +114,15 @@ typedef enum part_slot {
             3                                                                                      \
     }
 
-/* Of families whose MLX form is Hugging Face's. */
-extern const mlx_form MLX_SAME;
-
 /* What differs between the attention of two layers. */
 typedef struct part_attention {
     uint32_t rope_i;
     uint32_t window; /* 0: full */
     bool gated;      /* Wq gives queries and gates, head by head: sigmoid(gate) * attend(...) */
 } part_attention;
+
+/* Describes the state of a layer with the family's heads; window 0: full. Its index. */
+uint32_t part_state(model_build *b, uint32_t window);
 
 /* x [n, d], normed -> Wo attend(rope(norm(Wq x)), ...) [n, d]; norms where the family has them. */
 graph_id part_attention_build(model_build *b, uint32_t layer, graph_id x, part_attention how);

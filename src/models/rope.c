@@ -22,6 +22,7 @@ static const rope_row ROWS[] = {
     {"mscale_all_dim", NULL, offsetof(rope_params, mscale_all_dim), 0.0},
     {"attention_factor", NULL, offsetof(rope_params, attention_factor), 0.0},
     {"partial_rotary_factor", NULL, offsetof(rope_params, partial), 1.0},
+    {"alpha", NULL, offsetof(rope_params, alpha), 0.0},
     {"original_max_position_embeddings", "rope.scaling.original_context_length",
      offsetof(rope_params, original_context), 0.0},
 };
@@ -39,6 +40,7 @@ static weft_status parse_kind(rope_params *rope, str kind, weft_error *err)
         {"yarn", ROPE_YARN},
         {"deepseek_yarn", ROPE_YARN},
         {"proportional", ROPE_PROPORTIONAL},
+        {"dynamic", ROPE_ALPHA},
     };
     for (size_t i = 0; i < COUNT_OF(KINDS); i++) {
         if (str_equal_text(kind, KINDS[i].name)) {
@@ -50,8 +52,15 @@ static weft_status parse_kind(rope_params *rope, str kind, weft_error *err)
                    (int)(kind.len < 64 ? kind.len : 64), kind.ptr);
 }
 
+static weft_status refuse_dynamic(weft_error *err)
+{
+    return err_set(err, WEFT_UNSUPPORTED, "rope type 'dynamic' is not supported");
+}
+
 static weft_status check(const rope_params *r, weft_error *err)
 {
+    /* Without an alpha frequencies follow the length that a conversation has. */
+    if (r->kind == ROPE_ALPHA && !(r->alpha > 0.0 && r->alpha < 1e9)) return refuse_dynamic(err);
     if (r->kind == ROPE_DEFAULT && r->factor != 1.0) {
         return err_set(err, WEFT_UNSUPPORTED, "rope factor %g comes without a rope type",
                        r->factor);
@@ -134,6 +143,14 @@ static weft_status read_gguf(rope_params *rope, const model_source *s, weft_erro
 weft_status rope_config(rope_params *rope, const model_source *source, const json *settings,
                         double theta, uint32_t context, weft_error *err)
 {
+    weft_status status = rope_config_alpha(rope, source, settings, theta, context, err);
+    if (status != WEFT_OK || rope->kind != ROPE_ALPHA) return status;
+    return refuse_dynamic(err);
+}
+
+weft_status rope_config_alpha(rope_params *rope, const model_source *source, const json *settings,
+                              double theta, uint32_t context, weft_error *err)
+{
     *rope = (rope_params){.kind = ROPE_DEFAULT, .theta = theta, .truncate = true};
     for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
         *(double *)(void *)((char *)rope + ROWS[i].offset) = ROWS[i].fallback;
@@ -202,9 +219,12 @@ weft_status rope_table(graph_rope *out, arena *a, const rope_params *rope, uint3
 {
     uint32_t n_pairs = n_dims / 2;
     float *table = arena_array(a, n_pairs, sizeof *table);
+    double theta = rope->theta;
+    if (rope->kind == ROPE_ALPHA && n_dims > 2)
+        theta *= pow(rope->alpha, (double)n_dims / ((double)n_dims - 2.0));
     if (table == NULL) return err_set(err, WEFT_NOMEM, "out of memory for a rope table");
     for (uint32_t j = 0; j < n_pairs; j++) {
-        double inv = pow(rope->theta, -2.0 * (double)j / (double)n_dims);
+        double inv = pow(theta, -2.0 * (double)j / (double)n_dims);
         bool slower = rope->kind == ROPE_LINEAR || rope->kind == ROPE_PROPORTIONAL;
         if (slower) inv /= rope->factor;
         /* Pairs that stand still have frequency 0. */

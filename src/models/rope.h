@@ -12,6 +12,11 @@
 weft_status rope_config(rope_params *rope, const model_source *source, const json *settings,
                         double theta, uint32_t context, weft_error *err);
 
+/* The same for families to whom type dynamic with an alpha is a larger theta; to others it is
+ * unknown. */
+weft_status rope_config_alpha(rope_params *rope, const model_source *source, const json *settings,
+                              double theta, uint32_t context, weft_error *err);
+
 /* inv_freq [n_dims / 2] and magnitude. factors: NULL, or [n_dims / 2] divisors that a GGUF file
  * brings. */
 weft_status rope_table(graph_rope *out, arena *a, const rope_params *rope, uint32_t n_dims,

@@ -102,7 +102,7 @@ static void test_state_bytes(void **state)
     static const char *const SPECS[] = {NULL, "affine8g32", "turbo-k8v3,-1=f32", "f16,start=80"};
     for (size_t i = 0; i < COUNT_OF(NAMES); i++) {
         char path[600];
-        snprintf(path, sizeof path, "%s/tests/golden/%s", WEFT_SOURCE_DIR, NAMES[i]);
+        snprintf(path, sizeof path, "%s/%s", WEFT_GOLDEN_DIR, NAMES[i]);
         weft_model *model = run_open_model(path);
         for (size_t k = 0; k < COUNT_OF(SPECS); k++) {
             /* A layer that has no keys and values takes no rule. */
@@ -117,7 +117,7 @@ static void test_state_bytes(void **state)
 static void test_refusals(void **state)
 {
     (void)state;
-    weft_model *model = run_open_model(WEFT_SOURCE_DIR "/tests/golden/llama");
+    weft_model *model = run_open_model(GOLDEN_PATH("llama"));
     weft_error err = {WEFT_OK, ""};
     uint64_t n = 7;
     weft_engine_options options = {.struct_size = sizeof options, .context = CONTEXT};

@@ -8,7 +8,7 @@
 #include "support/files.h"
 #include "support/runs.h"
 
-#define LLAMA WEFT_SOURCE_DIR "/tests/golden/llama"
+#define LLAMA GOLDEN_PATH("llama")
 
 /* A copy of a golden with its config, or its weights, changed. */
 typedef struct copy {

@@ -107,8 +107,8 @@ static weft_status scenario_ids(const env *world, void *user, weft_error *err)
 static void test_allocations_of_experts(void **state)
 {
     (void)state;
-    char path[] = WEFT_SOURCE_DIR "/tests/golden/deepseek_v3";
-    char other[] = WEFT_SOURCE_DIR "/tests/golden/gemma4-moe";
+    char path[] = GOLDEN_PATH("deepseek_v3");
+    char other[] = GOLDEN_PATH("gemma4-moe");
     size_t n = fault_sweep(scenario_ids, path);
     print_message("%zu allocations\n", n);
     assert_true(n >= 80);

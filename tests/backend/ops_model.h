@@ -99,6 +99,25 @@ static inline graph_id model_norm(model *m, graph_id x, uint32_t group)
     return graph_rms_norm(&m->g, x, model_vector(m, group), 1e-5F, draw(0, 1) == 0 ? 0.0F : 1.0F);
 }
 
+/* A layer norm over groups: a weight for all or for each, a bias, or neither. */
+static inline graph_id model_layer_norm(model *m, graph_id x, uint32_t group)
+{
+    graph_layer_norm how = {.group = group, .eps = 1e-5F, .weight_add = draw(0, 1) == 0 ? 0 : 1};
+    uint32_t n_groups = m->values[x].cols / group;
+    uint32_t kind = draw(0, 2);
+    if (kind == 1) how.weight = model_vector(m, group);
+    if (kind == 2 && n_groups < 32) {
+        uint32_t first = m->n_tensors;
+        for (uint32_t i = 0; i < n_groups; i++) {
+            if (m->n_tensors == MODEL_TENSORS) fail_msg("too many tensors");
+            m->tensors[m->n_tensors++] = case_tensor(&CASE_WEIGHTS[0], 1, group);
+        }
+        how.weight = graph_stack(&m->g, first, n_groups);
+    }
+    if (draw(0, 1) == 0) how.bias = model_vector(m, group);
+    return graph_layer_norm_apply(&m->g, x, how);
+}
+
 /* Dims that differ from each other; code weights need columns in multiples of 32. */
 static inline void model_begin(model *m)
 {
@@ -155,6 +174,7 @@ static inline graph_id model_attention(model *m, graph_id x, uint32_t window)
         q = model_norm(m, q, m->k_dim);
         k = model_norm(m, k, m->k_dim);
     }
+    if (draw(0, 3) == 0) q = graph_position_scale(g, q, 0.1F, (float)draw(1, 9));
     uint32_t rope_i = draw(0, 1);
     if (draw(0, 3) != 0) {
         q = graph_rope_apply(g, q, m->k_dim, rope_i);
@@ -281,6 +301,13 @@ static inline graph_id model_mlp(model *m, graph_id x, graph_act act)
     return model_linear(m, h, m->width);
 }
 
+/* Without a gate. */
+static inline graph_id model_plain_mlp(model *m, graph_id x)
+{
+    graph_id up = model_linear(m, x, m->wide);
+    return model_linear(m, graph_act_apply(&m->g, up, (graph_act)draw(0, 4)), m->width);
+}
+
 /* Logits of the wanted tokens. */
 static inline void model_head(model *m, graph_id x)
 {
@@ -301,9 +328,11 @@ static inline void model_whole(model *m, uint32_t window)
         graph_id a =
             latent && l == 0 ? model_latent(m, n) : model_attention(m, n, l == 1 ? window : 0);
         x = graph_add(&m->g, x, draw(0, 1) == 0 ? model_norm(m, a, m->width) : a);
-        n = model_norm(m, x, m->width);
+        n = draw(0, 2) == 0 ? model_layer_norm(m, x, m->width) : model_norm(m, x, m->width);
         graph_act act = (graph_act)draw(0, 2);
-        graph_id h = experts == l ? model_experts(m, n, act) : model_mlp(m, n, act);
+        graph_id h = experts == l
+                         ? model_experts(m, n, act)
+                         : (draw(0, 2) == 0 ? model_plain_mlp(m, n) : model_mlp(m, n, act));
         x = graph_add(&m->g, h, x);
     }
     model_head(m, x);
@@ -345,6 +374,7 @@ typedef struct machine {
     arena arena;
     kv_config config,
         other; /* other: with the codecs of either side exchanged, where they can be */
+    _Atomic(uint64_t) n_nonfinite;
 } machine;
 
 typedef struct sequence {
@@ -597,7 +627,8 @@ static inline void machine_step(machine *w, const row *rows, uint32_t n_rows)
                          .positions = positions,
                          .row_starts = row_starts,
                          .outputs = outputs,
-                         .views = views};
+                         .views = views,
+                         .n_nonfinite = &w->n_nonfinite};
     for (uint32_t r = 0; r < n_rows; r++) {
         const sequence *q = rows[r].q;
         for (uint32_t i = 0; i < rows[r].n; i++) {

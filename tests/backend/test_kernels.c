@@ -372,6 +372,38 @@ static void check_kernel_rms_norm_fn(slot_id slot, kernel_rms_norm_fn *fn,
     }
 }
 
+/* Relative to the terms of a sum: a number less the mean, and what is added. */
+static void check_kernel_layer_norm_fn(slot_id slot, kernel_layer_norm_fn *fn,
+                                       kernel_layer_norm_fn *reference, double bound)
+{
+    (void)slot;
+    for (uint32_t n = 1; n <= 71; n++) {
+        uint32_t length = n <= 69 ? n : n * 61;
+        float size = n % 7 == 0 ? 1e25F : n % 7 == 1 ? 1e-20F : 2.0F;
+        case_floats x = case_floats_new(length, n % 3, size);
+        case_floats w = case_floats_new(length, n % 2, 1.0F);
+        case_floats b = case_floats_new(length, n % 2, 1.0F);
+        case_floats y = case_floats_new(length, 1, 0.0F);
+        case_floats y0 = case_floats_new(length, 0, 0.0F);
+        /* A mean far above the deviation. */
+        for (size_t i = 0; i < length && n % 5 == 0; i++) x.at[i] += 300.0F * size;
+        fn(x.at, w.at, b.at, length, 1e-6F, y.at);
+        reference(x.at, w.at, b.at, length, 1e-6F, y0.at);
+        for (size_t i = 0; i < length; i++) {
+            double added = fabs((double)b.at[i]);
+            double terms = fabs((double)y0.at[i] - (double)b.at[i]) + added;
+            check_near(y.at[i], y0.at[i], terms, bound, "layer_norm", i);
+        }
+        fn(x.at, w.at, b.at, length, 1e-6F, x.at);
+        check_same(x.at, y.at, length * sizeof(float), "in place");
+        free(x.block);
+        free(w.block);
+        free(b.block);
+        free(y.block);
+        free(y0.block);
+    }
+}
+
 static void check_kernel_rope_fn(slot_id slot, kernel_rope_fn *fn, kernel_rope_fn *reference,
                                  double bound)
 {

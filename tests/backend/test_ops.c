@@ -33,6 +33,38 @@ static void pattern_norms(model *m)
     graph_finish(g, model_norm(m, graph_take(g, x), 96));
 }
 
+/* Layer norms, in place and not; of the whole width and of groups, each with its own weight. */
+static void pattern_layer_norms(model *m)
+{
+    graph *g = &m->g;
+    m->width = 96;
+    graph_id x = model_embed(m);
+    graph_id a = model_layer_norm(m, x, 96);
+    graph_id b = model_layer_norm(m, model_linear(m, a, 96), 24);
+    graph_id c = model_layer_norm(m, model_layer_norm(m, b, 96), 32);
+    b = graph_layer_norm_apply(g, b, (graph_layer_norm){.group = 48, .eps = 1e-6F});
+    x = graph_add(g, x,
+                  graph_layer_norm_apply(g, b, (graph_layer_norm){.group = 96, .eps = 1e-3F}));
+    x = graph_add(g, c, x);
+    graph_finish(g, model_layer_norm(m, graph_take(g, x), 96));
+}
+
+/* Activations of a linear layer, of what is read again, and in place; factors by position. */
+static void pattern_acts(model *m)
+{
+    graph *g = &m->g;
+    graph_id x = model_embed(m);
+    graph_id y = graph_position_scale(g, x, 0.3F, 4.0F);
+    for (uint32_t act = 0; act <= GRAPH_RELU2; act++) {
+        graph_id h = graph_act_apply(g, model_linear(m, x, m->wide), (graph_act)act);
+        y = graph_add(g, y, model_linear(m, h, m->width));
+        y = graph_add(g, y, graph_act_apply(g, graph_scale(g, x, 0.7F), (graph_act)act));
+    }
+    y = graph_add(g, y, graph_act_apply(g, y, GRAPH_GELU_ERF));
+    graph_id t = graph_take(g, graph_position_scale(g, y, -0.2F, 1.0F));
+    graph_finish(g, graph_act_apply(g, t, GRAPH_SILU));
+}
+
 /* Elementwise operations alone and in chains; inputs that die, that live on, and that are one. */
 static void pattern_elementwise(model *m)
 {
@@ -190,6 +222,8 @@ static const struct {
     {"plain", pattern_plain, 0.01, false},
     {"take is output", pattern_take_is_output, 0.01, false},
     {"norms", pattern_norms, 0.01, false},
+    {"layer norms", pattern_layer_norms, 0.01, false},
+    {"acts", pattern_acts, 0.01, false},
     {"elementwise", pattern_elementwise, 0.01, false},
     {"glu", pattern_glu, 0.01, false},
     {"glu is output", pattern_glu_is_output, 0.01, false},
@@ -597,6 +631,18 @@ static void spoil_embedding(model *m)
            (size_t)embed->row_bytes[0]);
 }
 
+/* Keys and values of a token that a model of layers with pages stores, and does not in base. */
+static uint64_t count_packed(const kv_config *c, setup s)
+{
+    uint64_t n = 0;
+    for (uint32_t l = 0; l < c->n_layers; l++) {
+        const kv_geometry *g = &c->geometries[l];
+        if (s.k->kind != KV_DENSE) n += (uint64_t)g->n_heads * g->k_coded;
+        if (s.v->kind != KV_DENSE && kv_has_values(g)) n += (uint64_t)g->n_heads * g->v_dim;
+    }
+    return n;
+}
+
 /* That token in the middle of one sequence, against any other token there. Nothing else differs by
  * a bit but the tokens that see it: all later ones, or those in the window of a model of one layer.
  * Where keys and values are packed, it is stored as a zero, and those have numbers again. */
@@ -635,6 +681,9 @@ static void check_nan(const model *m, setup s, const texts *t)
             assert_memory_equal(logits, base[i].logits + (size_t)k * cols, cols * sizeof(float));
         }
     }
+    assert_int_equal(v.n_nonfinite, 0);
+    if (healed) assert_int_equal(w.n_nonfinite, count_packed(&w.config, s));
+    if (s.k->kind == KV_DENSE && s.v->kind == KV_DENSE) assert_int_equal(w.n_nonfinite, 0);
     close_all(&v, base);
     close_all(&w, q);
 }

@@ -139,7 +139,7 @@ static void run_checks(checks *c, const weft_model *model, fault_kind kind, uint
 static weft_model *open_golden(const char *name)
 {
     char path[600];
-    snprintf(path, sizeof path, "%s/tests/golden/%s", WEFT_SOURCE_DIR, name);
+    snprintf(path, sizeof path, "%s/%s", WEFT_GOLDEN_DIR, name);
     return run_open_model(path);
 }
 

@@ -2,6 +2,8 @@
 """test_cli.py - the program from outside, on the models of the repository.
 
     tests/cli/test_cli.py WEFT SOURCE [CLASS]...
+
+The checkpoints of tests/golden lie beside the program, in golden/.
 """
 
 import array
@@ -23,7 +25,7 @@ import time
 import unittest
 from pathlib import Path
 
-WEFT = SOURCE = Path()
+WEFT = SOURCE = GOLDEN = Path()
 SECONDS = 120  # sanitizers are slow
 
 
@@ -846,7 +848,7 @@ class Selfcheck(Case):
             ("gemma4-ple", "affine8g64"),
         ):
             with self.subTest(model=name):
-                path = SOURCE / "tests" / "golden" / name
+                path = GOLDEN / name
                 words = [] if name == "llama" else ["--codecs", codecs]
                 table, head, rest = self.table(path, "--quick", *words)
                 self.assertEqual(",".join(table), codecs)
@@ -865,7 +867,7 @@ class Selfcheck(Case):
         self.assertEqual(set(table["affine8g64"].values()), {"equal"})
 
     def test_refused_codec(self):
-        path = SOURCE / "tests" / "golden" / "deepseek_v3"
+        path = GOLDEN / "deepseek_v3"
         words = ["--quick", "--act", "f32", "--threads", "1", "--context", "80"]
         table, head, rest = self.table(path, *words)
         self.assertEqual(list(table), ["f32", "affine8g64", "affine4g64", "turbo-k8v4"])
@@ -879,7 +881,7 @@ class Selfcheck(Case):
         self.assertIn("nothing was compared", said)
 
     def test_json(self):
-        path = SOURCE / "tests" / "golden" / "llama"
+        path = GOLDEN / "llama"
         spec = "k=tk8,v=bf16,start=30"
         result = json.loads(self.fine("selfcheck", path, "--quick", "--kv", spec, "--json"))
         keys = "model backend isa act threads prompts codecs checks compared failed seconds"
@@ -895,7 +897,7 @@ class Selfcheck(Case):
         self.assertEqual(result["failed"], 0)
 
     def test_usage(self):
-        path = SOURCE / "tests" / "golden" / "llama"
+        path = GOLDEN / "llama"
         for words, part in (
             (["--codecs", "bf16", "--kv", "bf16"], "only one of"),
             (["--codecs", "bf16,bf16"], "twice"),
@@ -910,7 +912,7 @@ class Selfcheck(Case):
         self.assertIn("budget is 1024", self.sentence(1, "selfcheck", path, "--memory", "1K"))
 
     def test_little_memory_is_no_company(self):
-        path = SOURCE / "tests" / "golden" / "llama"
+        path = GOLDEN / "llama"
         table, _, _ = self.table(path, "--quick", "--kv", "bf16", "--memory", "256K")
         self.assertEqual(table["bf16"]["with 5 others"], "skipped: --memory too small")
         self.assertEqual(table["bf16"]["codecs mixed"], "skipped: --memory too small")
@@ -967,7 +969,7 @@ class Inspect(Case):
                 self.assertEqual(found, sums[key])
         windows = [row["window"] for row in report["kv_plan"]["layers"]]
         self.assertEqual(windows, [64, 0, 64, 0])
-        shared = SOURCE / "tests" / "golden" / "gemma4-ple"
+        shared = GOLDEN / "gemma4-ple"
         text = self.fine("inspect", shared, "--kv", "bf16,0=affine8g64")
         self.assertRegex(text, r"(?m)^0 +(window|full)[ 0-9]+affine8g64 ")
         self.assertRegex(text, r"(?m)^\S+ +shared +that of another +0 +0$")
@@ -1302,11 +1304,12 @@ class Cache(Case):
 
 
 def main():
-    global WEFT, SOURCE
+    global WEFT, SOURCE, GOLDEN
     if len(sys.argv) < 3:
         print(__doc__.strip(), file=sys.stderr)
         return 2
     WEFT, SOURCE = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
+    GOLDEN = WEFT.parent / "golden"
     suite = unittest.TestSuite()
     names = sys.argv[3:] or ["Usage", "Failures", "Text", "Logits", "Run", "Chat", "Bench", "Inspect", "Cache"]
     for name in names:

@@ -15,7 +15,7 @@
 #include "support/fault.h"
 #include "support/golden_copy.h"
 
-#define SMALL WEFT_SOURCE_DIR "/tests/golden/llama"
+#define SMALL WEFT_GOLDEN_DIR "/llama"
 
 static env world_of_system(void)
 {
@@ -79,9 +79,9 @@ static void test_threads_and_files(void **state)
     assert_same_weights(test_folder_path(&folder, "one"), test_folder_path(&folder, "three"));
     assert_same_weights(test_folder_path(&folder, "one"), test_folder_path(&folder, "cut"));
     assert_same_weights(test_folder_path(&folder, "one"), test_folder_path(&folder, "each"));
-    /* One file of weights, its index, config and generation_config; then one for each tensor. */
-    assert_int_equal(count_names(test_folder_path(&folder, "one")), 4);
-    assert_int_equal(count_names(test_folder_path(&folder, "each")), 39 + 3);
+    /* One file of weights, its index and config; then one for each tensor. */
+    assert_int_equal(count_names(test_folder_path(&folder, "one")), 3);
+    assert_int_equal(count_names(test_folder_path(&folder, "each")), 39 + 2);
     assert_true(count_names(test_folder_path(&folder, "cut")) > 10);
     assert_int_equal(count_names(folder.path), 4);
     test_folder_remove(&folder);
@@ -188,7 +188,7 @@ static void test_result(void **state)
     assert_int_equal(r.n_quantized, 26);
     assert_int_equal(r.n_whole, 0);
     assert_int_equal(r.n_files, 1);
-    assert_int_equal(r.n_copied, 1);
+    assert_int_equal(r.n_copied, 0);
     weft_model *model = run_open_model(test_folder_path(&folder, "x"));
     weft_model_info info = {.struct_size = sizeof info};
     assert_ok(weft_model_get_info(model, &info, &err), &err);
@@ -202,6 +202,48 @@ static void test_result(void **state)
     }
     weft_model_close(model);
     test_folder_remove(&folder);
+}
+
+/* What is beside a model's weights, and what is not taken along. */
+static void fill_small(test_folder *small)
+{
+    static const char *const NAMES[] = {
+        "tokenizer.json", "vocab.txt",   "chat_template.jinja",         "config.json",
+        ".other.json",    "weights.bin", "model.safetensors.index.json"};
+    test_folder_create(small);
+    for (size_t i = 0; i < COUNT_OF(NAMES); i++)
+        test_folder_write(small, NAMES[i], NAMES[i], i == 1 ? 0 : strlen(NAMES[i]));
+    mkdir(test_folder_path(small, "folder.json"), 0777);
+}
+
+static void test_small_files(void **state)
+{
+    (void)state;
+    test_folder folder;
+    test_folder small;
+    weft_error err = {WEFT_OK, ""};
+    test_folder_create(&folder);
+    fill_small(&small);
+    weft_convert_options options = {.struct_size = sizeof options, .files = small.path};
+    weft_conversion r = {.struct_size = sizeof r};
+    const char *to = test_folder_path(&folder, "to");
+    assert_ok(weft_convert(SMALL, to, &options, &r, &err), &err);
+    assert_int_equal(r.n_copied, 3);
+    assert_int_equal(count_names(to), 3 + 3);
+    char *text;
+    size_t n_bytes;
+    assert_ok(io_read_file(io_system(), mem_system(),
+                           test_folder_path(&folder, "to/chat_template.jinja"), 100, &text,
+                           &n_bytes, &err),
+              &err);
+    assert_string_equal(text, "chat_template.jinja");
+    mem_free(mem_system(), text, n_bytes + 1);
+    options.files = "nowhere";
+    to = test_folder_path(&folder, "other");
+    assert_status(WEFT_IO, weft_convert(SMALL, to, &options, &r, &err), &err);
+    assert_int_equal(count_names(folder.path), 1);
+    test_folder_remove(&folder);
+    test_folder_remove(&small);
 }
 
 /* A weight that is no number is found by its name, row and column. */
@@ -310,7 +352,7 @@ static void test_killed(void **state)
 /* Whatever fails, the folder stays as empty as it was; a disk that is full is a write of a part. */
 static weft_status convert_in(const env *world, void *user, weft_error *err)
 {
-    test_folder *folder = user;
+    test_folder *folder = ((test_folder **)user)[0];
     char kept[sizeof folder->path];
     memcpy(kept, folder->path, sizeof kept);
     char target[600];
@@ -318,6 +360,7 @@ static weft_status convert_in(const env *world, void *user, weft_error *err)
     convert_options options = USUAL;
     options.shard_bytes = 60000;
     options.n_threads = 2;
+    options.files = ((test_folder **)user)[1]->path;
     snprintf(target, sizeof target, "%s/to", folder->path);
     weft_status status = convert_checkpoint(world, SMALL, target, &options, &result, err);
     assert_int_equal(count_names(folder->path), status == WEFT_OK ? 1 : 0);
@@ -333,22 +376,28 @@ static void test_memory_faults(void **state)
 {
     (void)state;
     test_folder folder;
+    test_folder small;
     test_folder_create(&folder);
-    size_t n = fault_sweep(convert_in, &folder);
+    fill_small(&small);
+    size_t n = fault_sweep(convert_in, (test_folder *[]){&folder, &small});
     print_message("%zu allocations\n", n);
-    assert_true(n >= 25);
+    assert_true(n >= 50);
     test_folder_remove(&folder);
+    test_folder_remove(&small);
 }
 
 static void test_file_faults(void **state)
 {
     (void)state;
     test_folder folder;
+    test_folder small;
     test_folder_create(&folder);
-    size_t n = fault_sweep_io(convert_in, &folder);
+    fill_small(&small);
+    size_t n = fault_sweep_io(convert_in, (test_folder *[]){&folder, &small});
     print_message("%zu operations\n", n);
-    assert_true(n >= 120);
+    assert_true(n >= 130);
     test_folder_remove(&folder);
+    test_folder_remove(&small);
 }
 
 int main(void)
@@ -360,6 +409,7 @@ int main(void)
         cmocka_unit_test(test_calls),
         cmocka_unit_test(test_result),
         cmocka_unit_test(test_bad_weight),
+        cmocka_unit_test(test_small_files),
         cmocka_unit_test(test_cancelled),
         cmocka_unit_test(test_killed),
         cmocka_unit_test(test_memory_faults),

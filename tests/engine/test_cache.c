@@ -155,10 +155,8 @@ static void check_setting(const weft_model *model, setting s)
     free_runs(cold);
 }
 
-static void check_model(const char *name, const char *const *specs, uint32_t n_specs)
+static void check_model(const char *path, const char *const *specs, uint32_t n_specs)
 {
-    char path[600];
-    snprintf(path, sizeof path, "%s/%s", WEFT_SOURCE_DIR, name);
     weft_model *model = run_open_model(path);
     for (uint32_t i = 0; i < n_specs; i += TEST_SLOWED ? 3 : 1)
         check_setting(model, (setting){.kv = specs[i]});
@@ -172,19 +170,19 @@ static const char *const TURBO[] = {NULL, "turbo-k8v4", "turbo-k8v3,start=70"};
 static void test_kv51_warm_is_cold_in_the_goldens(void **state)
 {
     (void)state;
-    check_model("tests/golden/llama", TURBO, 3);
-    check_model("tests/golden/gemma3", TURBO, 3);
-    check_model("tests/golden/deepseek_v3", SPECS, 3);
-    check_model("tests/golden/gemma4-ple", TURBO, 3);
-    check_model("tests/golden/qwen3_5", SPECS, 3);
+    check_model(GOLDEN_PATH("llama"), TURBO, 3);
+    check_model(GOLDEN_PATH("gemma3"), TURBO, 3);
+    check_model(GOLDEN_PATH("deepseek_v3"), SPECS, 3);
+    check_model(GOLDEN_PATH("gemma4-ple"), TURBO, 3);
+    check_model(GOLDEN_PATH("qwen3_5"), SPECS, 3);
 }
 
 static void test_kv51_warm_is_cold_in_real_models(void **state)
 {
     (void)state;
-    check_model("models/tiny/target-mlx8", TURBO, 2);
-    check_model("models/tiny/window-mlx4", SPECS, 2);
-    check_model("models/tiny/hybrid-mlx4", SPECS, 2);
+    check_model(TINY_PATH("target-mlx8"), TURBO, 2);
+    check_model(TINY_PATH("window-mlx4"), SPECS, 2);
+    check_model(TINY_PATH("hybrid-mlx4"), SPECS, 2);
 }
 
 /* ---- codecs in company ----------------------------------------------------------------------- */
@@ -202,10 +200,8 @@ static const char *const MANY[] = {NULL,
                                    "turbo-k8v4,0..1=bf16,start=20"};
 enum { N_MANY = sizeof MANY / sizeof MANY[0] };
 
-static void check_codecs(const char *name)
+static void check_codecs(const char *path)
 {
-    char path[600];
-    snprintf(path, sizeof path, "%s/%s", WEFT_SOURCE_DIR, name);
     weft_model *model = run_open_model(path);
     uint32_t n_vocab = run_n_vocab(model);
     run together[N_MANY];
@@ -244,15 +240,15 @@ static void check_codecs(const char *name)
 static void test_kv8_codecs_of_one_step(void **state)
 {
     (void)state;
-    check_codecs("tests/golden/llama");
-    check_codecs("tests/golden/gemma3");
-    check_codecs("tests/golden/gemma4-dense");
+    check_codecs(GOLDEN_PATH("llama"));
+    check_codecs(GOLDEN_PATH("gemma3"));
+    check_codecs(GOLDEN_PATH("gemma4-dense"));
 }
 
 static void test_what_a_request_may_not_store_in(void **state)
 {
     (void)state;
-    weft_model *model = run_open_model(WEFT_SOURCE_DIR "/tests/golden/llama");
+    weft_model *model = run_open_model(GOLDEN_PATH("llama"));
     weft_engine *engine = open_engine(model, (setting){0});
     weft_error err = {WEFT_OK, ""};
     weft_handle handle;
@@ -289,10 +285,8 @@ static uint32_t cached_of(weft_engine *engine, uint32_t n_vocab, const int32_t *
 
 /* B17: turns on a long beginning. B18: a short request in between costs nothing. B28: one token
  * first, then a long prompt twice. */
-static void check_turns(const char *name)
+static void check_turns(const char *path)
 {
-    char path[600];
-    snprintf(path, sizeof path, "%s/%s", WEFT_SOURCE_DIR, name);
     weft_model *model = run_open_model(path);
     uint32_t n_vocab = run_n_vocab(model);
     weft_engine *engine = open_engine(model, (setting){.chunk = 512});
@@ -316,21 +310,19 @@ static void check_turns(const char *name)
 static void test_turns_of_long_conversations(void **state)
 {
     (void)state;
-    check_turns("tests/golden/llama");
-    check_turns("models/tiny/window-mlx4");
-    check_turns("models/tiny/hybrid-mlx4");
+    check_turns(GOLDEN_PATH("llama"));
+    check_turns(TINY_PATH("window-mlx4"));
+    check_turns(TINY_PATH("hybrid-mlx4"));
 }
 
 /* B35: what a cancelled request had forwarded is not lost. */
 static void test_a_cancelled_prompt_resumes(void **state)
 {
     (void)state;
-    static const char *const NAMES[] = {"tests/golden/llama", "tests/golden/gemma3",
-                                        "models/tiny/hybrid-mlx4"};
+    static const char *const PATHS[] = {GOLDEN_PATH("llama"), GOLDEN_PATH("gemma3"),
+                                        TINY_PATH("hybrid-mlx4")};
     for (size_t i = 0; i < 3; i++) {
-        char path[600];
-        snprintf(path, sizeof path, "%s/%s", WEFT_SOURCE_DIR, NAMES[i]);
-        weft_model *model = run_open_model(path);
+        weft_model *model = run_open_model(PATHS[i]);
         uint32_t n_vocab = run_n_vocab(model);
         weft_engine *engine = open_engine(model, (setting){.chunk = 50});
         int32_t *ids = run_random_ids(450, n_vocab, 5);
@@ -364,15 +356,13 @@ static void test_a_cancelled_prompt_resumes(void **state)
 static void test_two_models_by_turns(void **state)
 {
     (void)state;
-    static const char *const NAMES[] = {"tests/golden/llama", "tests/golden/gemma3"};
+    static const char *const PATHS[] = {GOLDEN_PATH("llama"), GOLDEN_PATH("gemma3")};
     weft_model *models[2];
     weft_engine *engines[2];
     int32_t *ids[2];
     run first[2];
     for (size_t i = 0; i < 2; i++) {
-        char path[600];
-        snprintf(path, sizeof path, "%s/%s", WEFT_SOURCE_DIR, NAMES[i]);
-        models[i] = run_open_model(path);
+        models[i] = run_open_model(PATHS[i]);
         engines[i] = open_engine(models[i], (setting){0});
         ids[i] = run_random_ids(90, run_n_vocab(models[i]), 5);
         first[i] = (run){.prompt = ids[i], .n_prompt = 90, .max_new = 8};
@@ -396,7 +386,7 @@ static void test_two_models_by_turns(void **state)
 static void test_salts_are_apart(void **state)
 {
     (void)state;
-    weft_model *model = run_open_model(WEFT_SOURCE_DIR "/tests/golden/llama");
+    weft_model *model = run_open_model(GOLDEN_PATH("llama"));
     weft_engine *engine = open_engine(model, (setting){0});
     int32_t *ids = run_random_ids(50, run_n_vocab(model), 5);
     static const struct {
@@ -461,7 +451,7 @@ static weft_status two_turns(const env *world, const char *path, int32_t *tokens
 static void test_refused_memory_costs_no_answer(void **state)
 {
     (void)state;
-    static const char PATH[] = WEFT_SOURCE_DIR "/tests/golden/gemma3";
+    static const char PATH[] = GOLDEN_PATH("gemma3");
     int32_t right[2] = {-1, -1};
     size_t n_kept_going = 0;
     for (size_t at = 0;; at++) {

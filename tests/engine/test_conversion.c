@@ -25,7 +25,7 @@ static void check_model(const char *name, const char *codec, uint32_t most)
 {
     static const uint32_t CHUNKS[] = {1, 3};
     char path[600];
-    snprintf(path, sizeof path, "%s/tests/golden/%s", WEFT_SOURCE_DIR, name);
+    snprintf(path, sizeof path, "%s/%s", WEFT_GOLDEN_DIR, name);
     weft_model *model = run_open_model(path);
     uint32_t n_vocab = run_n_vocab(model);
     int32_t *ids = run_random_ids(PROMPT, n_vocab, 3);

@@ -150,7 +150,7 @@ enum { N_SPECS = sizeof SPECS / sizeof SPECS[0] };
 static void check_golden(const char *name, bool turbo, size_t apart)
 {
     char path[600];
-    snprintf(path, sizeof path, "%s/tests/golden/%s", WEFT_SOURCE_DIR, name);
+    snprintf(path, sizeof path, "%s/%s", WEFT_GOLDEN_DIR, name);
     weft_model *model = run_open_model(path);
     size_t n_isas;
     const char *const *isas = run_isas(&n_isas);
@@ -213,7 +213,7 @@ static void test_kv38_tiny(void **state)
 static void test_kv38_ref(void **state)
 {
     (void)state;
-    weft_model *model = run_open_model(WEFT_SOURCE_DIR "/tests/golden/qwen3_5");
+    weft_model *model = run_open_model(GOLDEN_PATH("qwen3_5"));
     check_setting(model, (setting){WEFT_ACT_F32, "affine8g64,start=40", NULL, "ref", 1});
     weft_model_close(model);
 }

@@ -11,7 +11,7 @@
 #include "support/fault.h"
 #include "support/runs.h"
 
-#define MODEL WEFT_SOURCE_DIR "/tests/golden/llama"
+#define MODEL GOLDEN_PATH("llama")
 
 enum { VOCAB = 320, CONTEXT = 64 };
 

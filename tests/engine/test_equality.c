@@ -96,9 +96,9 @@ static void check_model(const char *path)
 static void test_goldens(void **state)
 {
     (void)state;
-    check_model(WEFT_SOURCE_DIR "/tests/golden/llama");
-    check_model(WEFT_SOURCE_DIR "/tests/golden/gemma3");
-    check_model(WEFT_SOURCE_DIR "/tests/golden/qwen3_5");
+    check_model(GOLDEN_PATH("llama"));
+    check_model(GOLDEN_PATH("gemma3"));
+    check_model(GOLDEN_PATH("qwen3_5"));
 }
 
 /* Latents and experts: which tokens go through an expert together changes no bit; nor where a
@@ -108,7 +108,7 @@ static void test_latents_and_experts(void **state)
     (void)state;
     static const char *const SPECS[] = {"affine8g64", "affine4g32",          "q8_0",
                                         "f16",        "affine8g64,start=40", "affine4g64,start=9"};
-    weft_model *model = run_open_model(WEFT_SOURCE_DIR "/tests/golden/deepseek_v3");
+    weft_model *model = run_open_model(GOLDEN_PATH("deepseek_v3"));
     size_t n_isas;
     const char *const *isas = run_isas(&n_isas);
     for (size_t i = TEST_SLOWED ? n_isas - 1 : 0; i < n_isas; i++) {
@@ -134,7 +134,7 @@ static void test_shared_keys_and_values(void **state)
     const char *const *isas = run_isas(&n_isas);
     for (size_t k = 0; k < 3; k++) {
         char path[600];
-        snprintf(path, sizeof path, "%s/tests/golden/%s", WEFT_SOURCE_DIR, NAMES[k]);
+        snprintf(path, sizeof path, "%s/%s", WEFT_GOLDEN_DIR, NAMES[k]);
         weft_model *model = run_open_model(path);
         for (size_t i = TEST_SLOWED || k > 0 ? n_isas - 1 : 0; i < n_isas; i++) {
             check_setting(model, (setting){WEFT_ACT_F32, NULL, isas[i], NULL});

@@ -43,9 +43,7 @@ static weft_engine *open_engine(const weft_model *model, const setting *s)
 
 static weft_model *open_model(const setting *s)
 {
-    char path[600];
-    snprintf(path, sizeof path, "%s/%s", WEFT_SOURCE_DIR, s->model);
-    return run_open_model(path);
+    return run_open_model(s->model);
 }
 
 /* A prompt, its answer, and what is asked next: [n_prompt + NEW + MORE]. */
@@ -145,14 +143,14 @@ static void test_kv55_restored_goes_on_in_goldens(void **state)
 {
     (void)state;
     static const setting SETTINGS[] = {
-        {"tests/golden/llama", NULL, NULL, 150, 512, WEFT_ACT_BF16, false},
-        {"tests/golden/llama", "turbo-k8v3,start=100", NULL, 150, 512, WEFT_ACT_BF16, false},
-        {"tests/golden/gemma3", NULL, NULL, 150, 512, WEFT_ACT_BF16, true},
-        {"tests/golden/gemma3", "turbo-k8v4", NULL, 150, 512, WEFT_ACT_F32, true},
-        {"tests/golden/qwen3_5", NULL, NULL, 150, 512, WEFT_ACT_BF16, false},
-        {"tests/golden/qwen3_5", "affine8g64,start=200", NULL, 190, 512, WEFT_ACT_F32, false},
-        {"tests/golden/deepseek_v3", NULL, NULL, 150, 512, WEFT_ACT_BF16, false},
-        {"tests/golden/deepseek_v3", "affine4g32", NULL, 150, 512, WEFT_ACT_BF16, false},
+        {GOLDEN_PATH("llama"), NULL, NULL, 150, 512, WEFT_ACT_BF16, false},
+        {GOLDEN_PATH("llama"), "turbo-k8v3,start=100", NULL, 150, 512, WEFT_ACT_BF16, false},
+        {GOLDEN_PATH("gemma3"), NULL, NULL, 150, 512, WEFT_ACT_BF16, true},
+        {GOLDEN_PATH("gemma3"), "turbo-k8v4", NULL, 150, 512, WEFT_ACT_F32, true},
+        {GOLDEN_PATH("qwen3_5"), NULL, NULL, 150, 512, WEFT_ACT_BF16, false},
+        {GOLDEN_PATH("qwen3_5"), "affine8g64,start=200", NULL, 190, 512, WEFT_ACT_F32, false},
+        {GOLDEN_PATH("deepseek_v3"), NULL, NULL, 150, 512, WEFT_ACT_BF16, false},
+        {GOLDEN_PATH("deepseek_v3"), "affine4g32", NULL, 150, 512, WEFT_ACT_BF16, false},
     };
     for (size_t i = 0; i < sizeof SETTINGS / sizeof SETTINGS[0]; i++) check(&SETTINGS[i]);
 }
@@ -165,9 +163,9 @@ static void test_b37_on_each_isa(void **state)
     const char *const *isas = run_isas(&n_isas);
     for (size_t i = 0; i < n_isas; i++) {
         setting latent = {
-            "tests/golden/deepseek_v3", "affine8g32", isas[i], 70, 512, WEFT_ACT_BF16, false};
+            GOLDEN_PATH("deepseek_v3"), "affine8g32", isas[i], 70, 512, WEFT_ACT_BF16, false};
         setting keys = latent;
-        keys.model = "tests/golden/llama";
+        keys.model = GOLDEN_PATH("llama");
         keys.kv = "k=tk8,v=bf16";
         check(&latent);
         check(&keys);
@@ -178,9 +176,9 @@ static void test_kv55_restored_goes_on_in_real_models(void **state)
 {
     (void)state;
     static const setting SETTINGS[] = {
-        {"models/tiny/target-mlx8", "turbo-k8v4", NULL, 300, 1024, WEFT_ACT_BF16, false},
-        {"models/tiny/window-mlx4", NULL, NULL, 300, 1024, WEFT_ACT_BF16, false},
-        {"models/tiny/hybrid-mlx4", "affine8g64", NULL, 300, 1024, WEFT_ACT_BF16, false},
+        {TINY_PATH("target-mlx8"), "turbo-k8v4", NULL, 300, 1024, WEFT_ACT_BF16, false},
+        {TINY_PATH("window-mlx4"), NULL, NULL, 300, 1024, WEFT_ACT_BF16, false},
+        {TINY_PATH("hybrid-mlx4"), "affine8g64", NULL, 300, 1024, WEFT_ACT_BF16, false},
     };
     for (size_t i = 0; i < sizeof SETTINGS / sizeof SETTINGS[0]; i++) check(&SETTINGS[i]);
 }
@@ -189,7 +187,7 @@ static void test_kv55_restored_goes_on_in_real_models(void **state)
 static void test_b19_long(void **state)
 {
     (void)state;
-    static const char *const NAMES[] = {"models/tiny/window-mlx4", "models/tiny/hybrid-mlx4"};
+    static const char *const NAMES[] = {TINY_PATH("window-mlx4"), TINY_PATH("hybrid-mlx4")};
     for (size_t i = 0; i < 2; i++) {
         setting s = {NAMES[i], NULL, NULL, 4000, 8192, WEFT_ACT_BF16, false};
         weft_model *model = open_model(&s);
@@ -249,7 +247,7 @@ static void expect(const setting *s, const char *path, const char *reason, bool 
 static void test_kv56_files_of_no_use(void **state)
 {
     (void)state;
-    setting s = {"tests/golden/llama", NULL, NULL, 50, 512, WEFT_ACT_BF16, false};
+    setting s = {GOLDEN_PATH("llama"), NULL, NULL, 50, 512, WEFT_ACT_BF16, false};
     char path[300];
     char aside[310];
     snprintf(path, sizeof path, "%s/state", folder.path);
@@ -257,7 +255,7 @@ static void test_kv56_files_of_no_use(void **state)
     expect(&s, path, "no such file", false);
     save_elsewhere(&s, path);
     setting other = s;
-    other.model = "tests/golden/llama-yarn";
+    other.model = GOLDEN_PATH("llama-yarn");
     expect(&other, path, "another model", false);
     other = s;
     other.kv = "f16";
@@ -294,7 +292,7 @@ static void test_kv56_files_of_no_use(void **state)
 static void test_arguments(void **state)
 {
     (void)state;
-    setting s = {"tests/golden/llama", NULL, NULL, 50, 512, WEFT_ACT_BF16, false};
+    setting s = {GOLDEN_PATH("llama"), NULL, NULL, 50, 512, WEFT_ACT_BF16, false};
     const char *path = test_folder_path(&folder, "state");
     weft_model *model = open_model(&s);
     weft_engine *engine = open_engine(model, &s);
@@ -340,9 +338,7 @@ static bool attempt(bool restores, size_t memory_at, size_t operation_at, const 
     weft_model *model;
     weft_engine *engine;
     weft_error err = {WEFT_OK, ""};
-    assert_ok(
-        api_model_open(WEFT_SOURCE_DIR "/tests/golden/qwen3_5", &options, &files.io, &model, &err),
-        &err);
+    assert_ok(api_model_open(GOLDEN_PATH("qwen3_5"), &options, &files.io, &model, &err), &err);
     assert_ok(weft_engine_open(model, &with, &engine, &err), &err);
     static const int32_t IDS[] = {5, 9, 2, 77, 31, 8, 100, 3, 4, 6};
     run r = {.prompt = IDS, .n_prompt = 10, .max_new = 2};

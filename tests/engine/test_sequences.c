@@ -308,7 +308,7 @@ static void test_kv41_and_clones(void **state)
     weft_error err = {0};
     env world_env = {.allocator = mem_system(), .io = io_system()};
     llm *model = NULL;
-    assert_ok(llm_open(&world_env, WEFT_SOURCE_DIR "/tests/golden/qwen3_5", &model, &err), &err);
+    assert_ok(llm_open(&world_env, GOLDEN_PATH("qwen3_5"), &model, &err), &err);
     check_backend(model, "ref", NULL, 1);
     size_t n_isas;
     const cpu_isa *isas = cpu_isa_table(&n_isas);

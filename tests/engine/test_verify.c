@@ -10,7 +10,7 @@
 #include "support/fault_backend.h"
 #include "support/scripted.h"
 
-#define GOLDEN WEFT_SOURCE_DIR "/tests/golden/"
+#define GOLDEN WEFT_GOLDEN_DIR "/"
 
 enum { VOCAB = 320, CONTEXT = 256, N_PROMPT = 20, NEW_TOKENS = 60 };
 

@@ -188,6 +188,77 @@ static void rules_rms_norm(fixture *f)
     refuses(f, graph_rms_norm(&f->g, f->weight[NORM_W], f->weight[NORM_W], 0, 0));
 }
 
+static void rules_layer_norm(fixture *f)
+{
+    fixture_init(f);
+    graph_id bias = f->weight[HEAD_NORM_W];
+    graph_layer_norm how = {f->weight[HEAD_NORM_W], bias, 6, 1e-5F, 1.0F};
+    graph_id id = graph_layer_norm_apply(&f->g, f->x, how);
+    check_value(f, id, GRAPH_LAYER_NORM, GRAPH_TOKENS, WIDTH);
+    assert_int_equal(f->values[id].i[0], 6);
+    assert_true(f->values[id].f[0] == 1e-5F && f->values[id].f[1] == 1.0F);
+    id = graph_layer_norm_apply(&f->g, f->taken, (graph_layer_norm){.group = 8});
+    check_value(f, id, GRAPH_LAYER_NORM, GRAPH_OUTPUTS, WIDTH);
+    how.group = 8;
+    refuses(f, graph_layer_norm_apply(&f->g, f->x, how));
+    how = (graph_layer_norm){.weight = f->weight[NORM_W], .group = WIDTH};
+    refuses(f, graph_layer_norm_apply(&f->g, f->wide, how));
+    refuses(f, graph_layer_norm_apply(&f->g, 0, how));
+    refuses(f, graph_layer_norm_apply(&f->g, f->weight[NORM_W], how));
+    how.bias = f->weight[HEAD_NORM_W];
+    refuses(f, graph_layer_norm_apply(&f->g, f->x, how));
+    how.bias = f->x;
+    refuses(f, graph_layer_norm_apply(&f->g, f->x, how));
+    how = (graph_layer_norm){.weight = f->weight[EMBED_W], .group = WIDTH};
+    refuses(f, graph_layer_norm_apply(&f->g, f->x, how));
+    refuses(f, graph_layer_norm_apply(&f->g, f->x, (graph_layer_norm){.group = 0}));
+    refuses(f, graph_layer_norm_apply(&f->g, f->x, (graph_layer_norm){.group = 7}));
+    refuses(f, graph_layer_norm_apply(&f->g, f->state, (graph_layer_norm){.group = 6}));
+    /* A weight a group: as many as there are groups, each a vector. */
+    tensor rows[WIDTH / 6];
+    for (uint32_t i = 0; i < COUNT_OF(rows); i++)
+        rows[i] = (tensor){.name = "r", .n_rows = 1, .n_cols = i == 0 ? WIDTH : 6};
+    for (uint32_t n = 1; n <= COUNT_OF(rows); n++) {
+        rows[0].n_cols = WIDTH;
+        graph_init(&f->g, f->values, CAPACITY, rows, COUNT_OF(rows));
+        rows[0].n_rows = 3;
+        graph_id x = graph_embed(&f->g, graph_tokens(&f->g), graph_weight(&f->g, 0));
+        rows[0].n_rows = 1;
+        rows[0].n_cols = 6;
+        how = (graph_layer_norm){.weight = graph_stack(&f->g, 0, n), .group = 6};
+        if (n == COUNT_OF(rows)) {
+            check_value(f, graph_layer_norm_apply(&f->g, x, how), GRAPH_LAYER_NORM, GRAPH_TOKENS,
+                        WIDTH);
+        } else {
+            check_refused(f, graph_layer_norm_apply(&f->g, x, how), f->g.n_values, __LINE__);
+        }
+    }
+}
+
+static void rules_act(fixture *f)
+{
+    fixture_init(f);
+    graph_id id = graph_act_apply(&f->g, f->taken, GRAPH_RELU2);
+    check_value(f, id, GRAPH_ACT, GRAPH_OUTPUTS, WIDTH);
+    assert_int_equal(f->values[id].i[0], GRAPH_RELU2);
+    refuses(f, graph_act_apply(&f->g, f->x, (graph_act)(GRAPH_RELU2 + 1)));
+    refuses(f, graph_act_apply(&f->g, 0, GRAPH_SILU));
+    refuses(f, graph_act_apply(&f->g, f->tokens, GRAPH_SILU));
+    refuses(f, graph_act_apply(&f->g, f->weight[NORM_W], GRAPH_SILU));
+}
+
+static void rules_position_scale(fixture *f)
+{
+    fixture_init(f);
+    graph_id id = graph_position_scale(&f->g, f->x, 0.1F, 64.0F);
+    check_value(f, id, GRAPH_POSITION_SCALE, GRAPH_TOKENS, WIDTH);
+    assert_true(f->values[id].f[0] == 0.1F && f->values[id].f[1] == 64.0F);
+    refuses(f, graph_position_scale(&f->g, f->taken, 0.1F, 64.0F)); /* has no positions */
+    refuses(f, graph_position_scale(&f->g, f->x, 0.1F, 0.0F));
+    refuses(f, graph_position_scale(&f->g, 0, 0.1F, 64.0F));
+    refuses(f, graph_position_scale(&f->g, f->state, 0.1F, 64.0F));
+}
+
 static void rules_rope(fixture *f)
 {
     fixture_init(f);
@@ -629,18 +700,33 @@ static void rules_gated_delta(fixture *f)
 
 /* One a row of the map. */
 static void (*const RULES[GRAPH_N_OPS])(fixture *f) = {
-    [GRAPH_NONE] = rules_none,           [GRAPH_WEIGHT] = rules_weight,
-    [GRAPH_INPUT] = rules_tokens,        [GRAPH_EMBED] = rules_embed,
-    [GRAPH_LINEAR] = rules_linear,       [GRAPH_RMS_NORM] = rules_rms_norm,
-    [GRAPH_ROPE] = rules_rope,           [GRAPH_ADD] = rules_add,
-    [GRAPH_SCALE] = rules_scale,         [GRAPH_GLU] = rules_glu,
-    [GRAPH_KV_APPEND] = rules_kv_append, [GRAPH_ATTEND] = rules_attend,
-    [GRAPH_STACK] = rules_stack,         [GRAPH_COLS] = rules_cols,
-    [GRAPH_CONCAT] = rules_concat,       [GRAPH_LINEAR_HEADS] = rules_linear_heads,
-    [GRAPH_ROUTE] = rules_route,         [GRAPH_EXPERTS] = rules_experts,
-    [GRAPH_TAKE] = rules_take,           [GRAPH_SOFTCAP] = rules_softcap,
-    [GRAPH_CONV] = rules_conv,           [GRAPH_GATED_DELTA] = rules_gated_delta,
-    [GRAPH_KV_STORE] = rules_kv_store,   [GRAPH_STATE] = rules_state,
+    [GRAPH_NONE] = rules_none,
+    [GRAPH_WEIGHT] = rules_weight,
+    [GRAPH_INPUT] = rules_tokens,
+    [GRAPH_EMBED] = rules_embed,
+    [GRAPH_LINEAR] = rules_linear,
+    [GRAPH_RMS_NORM] = rules_rms_norm,
+    [GRAPH_ROPE] = rules_rope,
+    [GRAPH_ADD] = rules_add,
+    [GRAPH_SCALE] = rules_scale,
+    [GRAPH_GLU] = rules_glu,
+    [GRAPH_KV_APPEND] = rules_kv_append,
+    [GRAPH_ATTEND] = rules_attend,
+    [GRAPH_STACK] = rules_stack,
+    [GRAPH_COLS] = rules_cols,
+    [GRAPH_CONCAT] = rules_concat,
+    [GRAPH_LINEAR_HEADS] = rules_linear_heads,
+    [GRAPH_ROUTE] = rules_route,
+    [GRAPH_EXPERTS] = rules_experts,
+    [GRAPH_TAKE] = rules_take,
+    [GRAPH_SOFTCAP] = rules_softcap,
+    [GRAPH_CONV] = rules_conv,
+    [GRAPH_GATED_DELTA] = rules_gated_delta,
+    [GRAPH_KV_STORE] = rules_kv_store,
+    [GRAPH_STATE] = rules_state,
+    [GRAPH_LAYER_NORM] = rules_layer_norm,
+    [GRAPH_ACT] = rules_act,
+    [GRAPH_POSITION_SCALE] = rules_position_scale,
 };
 
 static void test_every_operation_has_its_rules(void **state)

@@ -2,9 +2,11 @@
  * is not used, and what is refused. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "models/model.h"
+#include "api/api.h"
+#include "base/assert.h"
 #include "support/golden_copy.h"
 
 enum { VOCAB = 320 };
@@ -95,6 +97,110 @@ static void test_states(void **state)
     assert_int_equal(info.bytes_fixed, 4 * 24 * 2 * (32 + 32) * 2);
     weft_model_close(model);
     golden_copy_close(&s);
+}
+
+/* ---- KV-49 */
+
+enum { MOST_VALUES = 4096, PROMPT = 70, ANSWER = 40 };
+
+/* A graph in which each layer that reads another's keys and values has them in a state of its own,
+ * appended anew. */
+typedef struct unshared {
+    graph_value values[MOST_VALUES];
+    graph_id now[MOST_VALUES]; /* where a value of the old graph stands */
+    bool read[MODEL_LAYERS];   /* states that an earlier layer reads */
+    kv_layer layers[MODEL_LAYERS];
+} unshared;
+
+static graph_id put(graph *g, unshared *u, graph_value v)
+{
+    assert_true(g->n_values < MOST_VALUES);
+    for (size_t i = 0; i < GRAPH_INPUTS; i++) v.in[i] = u->now[v.in[i]];
+    u->values[g->n_values] = v;
+    return g->n_values++;
+}
+
+/* The state that an attention reads, or a copy of it. */
+static graph_id own_state(llm *m, graph *to, unshared *u, graph_id state)
+{
+    graph_value append = m->graph.values[state];
+    uint32_t i = append.i[0];
+    assert_int_equal(append.op, GRAPH_KV_APPEND);
+    if (!u->read[i]) {
+        u->read[i] = true;
+        return u->now[state];
+    }
+    u->layers[m->n_kv_layers] = u->layers[i];
+    append.i[0] = m->n_kv_layers++;
+    return put(to, u, append);
+}
+
+/* Returns how many layers shared; u must live as long as m. */
+static uint32_t unshare(llm *m, unshared *u)
+{
+    graph to = m->graph;
+    uint32_t before = m->n_kv_layers;
+    to.values = u->values;
+    to.capacity = MOST_VALUES;
+    to.n_values = 1;
+    u->values[0] = m->graph.values[0];
+    memcpy(u->layers, m->kv_layers, before * sizeof *u->layers);
+    for (graph_id id = 1; id < m->graph.n_values; id++) {
+        graph_value v = m->graph.values[id];
+        graph_id state = v.op == GRAPH_ATTEND ? own_state(m, &to, u, v.in[1]) : 0;
+        u->now[id] = put(&to, u, v);
+        if (v.op == GRAPH_ATTEND) u->values[u->now[id]].in[1] = state;
+    }
+    to.output = u->now[m->graph.output];
+    to.n_states = m->n_kv_layers;
+    m->graph = to;
+    m->kv_layers = u->layers;
+    return m->n_kv_layers - before;
+}
+
+static run answer_of(const weft_model *model, const char *name, const char *kv)
+{
+    weft_engine_options options = {.struct_size = sizeof options,
+                                   .backend = name,
+                                   .kv = kv,
+                                   .act = WEFT_ACT_F32,
+                                   .chunk_tokens = 16,
+                                   .n_threads = 1};
+    weft_engine *engine = run_open_engine(model, &options);
+    uint32_t n_vocab = run_n_vocab(model);
+    run r = {.prompt = run_random_ids(PROMPT, n_vocab, 49),
+             .n_prompt = PROMPT,
+             .max_new = ANSWER,
+             .want_prompt_logits = true};
+    run_all(engine, n_vocab, &r, 1);
+    weft_engine_close(engine);
+    return r;
+}
+
+/* KV-49: layers that share another's keys and values give the bits of a model in which each has a
+ * copy, for dense and packed ones, across the window's edge. */
+static void test_shared_as_copies(void **state)
+{
+    static const char *const CODECS[] = {"f32", "bf16", "affine8g32", "turbo-k8v4"};
+    (void)state;
+    weft_model *shared = run_open_model(GOLDEN_PATH("gemma4-ple"));
+    weft_model *copies = run_open_model(GOLDEN_PATH("gemma4-ple"));
+    unshared *u = calloc(1, sizeof *u);
+    assert_non_null(u);
+    assert_int_equal(unshare(copies->model, u), 6);
+    for (size_t i = 0; i < 2 * COUNT_OF(CODECS); i++) {
+        const char *name = i % 2 == 0 ? "ref" : "cpu";
+        run expected = answer_of(copies, name, CODECS[i / 2]);
+        run r = answer_of(shared, name, CODECS[i / 2]);
+        run_assert_identical(&r, &expected, VOCAB);
+        free((void *)(uintptr_t)r.prompt);
+        free((void *)(uintptr_t)expected.prompt);
+        run_free(&r);
+        run_free(&expected);
+    }
+    weft_model_close(shared);
+    weft_model_close(copies);
+    free(u);
 }
 
 typedef struct refusal {
@@ -212,9 +318,8 @@ static void test_what_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_older_settings),
-        cmocka_unit_test(test_projections_that_are_left),
-        cmocka_unit_test(test_states),
+        cmocka_unit_test(test_older_settings),  cmocka_unit_test(test_projections_that_are_left),
+        cmocka_unit_test(test_states),          cmocka_unit_test(test_shared_as_copies),
         cmocka_unit_test(test_what_is_refused),
     };
     return TEST_RUN("models/gemma4", tests);

@@ -10,7 +10,7 @@
 #include "support/files.h"
 #include "support/runs.h"
 
-#define GOLDEN WEFT_SOURCE_DIR "/tests/golden/qwen3_5"
+#define GOLDEN GOLDEN_PATH("qwen3_5")
 
 /* The golden as two texts: its config, and the header of its weights. */
 typedef struct source {

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "models/real_models.h"
 #include "support/runs.h"
 
 static weft_engine *open_f32(const weft_model *model, const char *backend)
@@ -143,10 +144,13 @@ static void check_ids_of(const weft_model *model, const json *reference)
     if (messages != NULL) check_text(model, messages, json_get(reference, "prompt"), ids);
 }
 
-static void check_real(const char *fixture, const char *file, bool texts)
+static void check_real(const real_model *real)
 {
     char path[600];
-    if (run_extra_model(file, path, sizeof path) == NULL) return;
+    char fixture[600];
+    if (run_extra_model(real->file, path, sizeof path) == NULL) return;
+    snprintf(fixture, sizeof fixture, "%s/tests/models/fixtures/%s", WEFT_SOURCE_DIR,
+             real->fixture);
     json_doc doc = run_read_json(fixture);
     weft_model *model = run_open_model(path);
     weft_engine *engine = open_f32(model, "cpu");
@@ -155,7 +159,7 @@ static void check_real(const char *fixture, const char *file, bool texts)
     assert_true(json_length(cases) >= 7);
     for (size_t i = 0; i < (TEST_SLOWED ? 1 : json_length(cases)); i++) {
         const json *c = json_at(cases, i);
-        if (texts) check_ids_of(model, c);
+        if (real->texts) check_ids_of(model, c);
         check_greedy(engine, n_vocab, json_get(c, "prompt_ids"), json_get(c, "greedy"),
                      json_get(c, "margins"), json_get(c, "top8_first"));
     }
@@ -164,18 +168,10 @@ static void check_real(const char *fixture, const char *file, bool texts)
     json_doc_free(&doc);
 }
 
-static void test_smollm2(void **state)
+static void test_real(void **state)
 {
     (void)state;
-    check_real(WEFT_SOURCE_DIR "/tests/models/fixtures/ref_smollm2.json",
-               "smollm2/SmolLM2-135M-Instruct.Q4_1.gguf", true);
-}
-
-static void test_gemma3(void **state)
-{
-    (void)state;
-    check_real(WEFT_SOURCE_DIR "/tests/models/fixtures/ref_gemma3.json",
-               "gemma3/gemma-3-270m-q4_k_m.gguf", false);
+    for (size_t i = 0; i < N_REAL_MODELS; i++) check_real(&REAL_MODELS[i]);
 }
 
 int main(void)
@@ -183,8 +179,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tiny_in_repository),
         cmocka_unit_test(test_tiny_16_bit),
-        cmocka_unit_test(test_smollm2),
-        cmocka_unit_test(test_gemma3),
+        cmocka_unit_test(test_real),
     };
     return TEST_RUN("models/reference", tests);
 }

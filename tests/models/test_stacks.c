@@ -440,7 +440,7 @@ static void test_yarn_scale(void **state)
 static void test_latent_codecs(void **state)
 {
     (void)state;
-    weft_model *model = run_open_model(WEFT_SOURCE_DIR "/tests/golden/" NAME);
+    weft_model *model = run_open_model(GOLDEN_PATH(NAME));
     weft_engine *engine = NULL;
     weft_error err = {0};
     weft_engine_options options = {.struct_size = sizeof options, .kv = "turbo-k8v3"};

@@ -14,7 +14,7 @@ void golden_copy_open(golden_copy *s, const char *name)
 {
     weft_error err = {0};
     *s = (golden_copy){.env = {.allocator = mem_system(), .io = io_system()}};
-    snprintf(s->path, sizeof s->path, "%s/tests/golden/%s", WEFT_SOURCE_DIR, name);
+    snprintf(s->path, sizeof s->path, "%s/%s", WEFT_GOLDEN_DIR, name);
     assert_ok(weights_open(&s->env, s->path, &s->w, &err), &err);
 }
 

@@ -7,6 +7,7 @@
 #include "backend/cpu/cpu_kernels.h"
 #include "base/fp.h"
 #include "kv/codecs/codec.h"
+#include "support/oracle_norm.h"
 #include "support/oracle_rows.h"
 #include "support/test.h"
 #include "tensor/encoding.h"
@@ -225,33 +226,37 @@ static void run_embed(graph_oracle *o, const graph_value *v, double *y)
     }
 }
 
-/* The root of a mean square changes by at most that of the errors. */
-static void run_rms_norm(graph_oracle *o, const graph_value *v, double *y, double *ye)
+/* Of each group of columns, with its own weight where there is a stack of them. */
+static void run_norm(graph_oracle *o, const graph_value *v, double *y, double *ye)
 {
-    uint32_t group = v->i[0];
-    float *w = v->in[1] != 0 ? decoded_row(weight(o, v->in[1]), 0) : zeros(group, sizeof *w);
-    for (uint32_t k = 0; k < group && v->in[1] == 0; k++) w[k] = 1.0F;
-    const double *x = o->x[v->in[0]];
-    const double *e = o->e[v->in[0]];
-    for (size_t at = 0; at < (size_t)o->n * v->cols; at += group) {
-        double squares = 0.0;
-        double errors = 0.0;
-        for (uint32_t k = 0; k < group; k++) {
-            squares += x[at + k] * x[at + k];
-            errors += e[at + k] * e[at + k];
-        }
-        double root = sqrt(squares / group + (double)v->f[0]);
-        double rho = sqrt(errors / group) / root;
-        double grown = rho < 0.5 ? 1.0 / (1.0 - rho) : (double)INFINITY;
-        for (uint32_t k = 0; k < group; k++) {
-            double factor = ((double)w[k] + (double)v->f[1]) / root;
-            double terms = (fabs((double)w[k]) + fabs((double)v->f[1])) / root * fabs(x[at + k]);
-            y[at + k] = x[at + k] * factor;
-            ye[at + k] = fabs(factor) * grown * (e[at + k] + fabs(x[at + k]) * rho) +
-                         NORM_UNITS * U * terms * grown;
-        }
+    const graph_value *of = &o->g->values[v->in[1]];
+    bool layer = v->op == GRAPH_LAYER_NORM;
+    oracle_norm how = {.n = v->i[0],
+                       .eps = (double)v->f[0],
+                       .add = (double)v->f[1],
+                       .centered = layer,
+                       .error = NORM_UNITS * U};
+    float *b = layer && v->in[2] != 0 ? decoded_row(weight(o, v->in[2]), 0) : NULL;
+    how.b = b;
+    for (size_t at = 0; at < (size_t)o->n * v->cols; at += how.n) {
+        size_t i = of->op == GRAPH_STACK ? at % v->cols / how.n : 0;
+        float *w = v->in[1] != 0 ? decoded_row(&o->g->tensors[of->i[0] + i], 0) : NULL;
+        how.w = w;
+        oracle_norm_run(&how, o->x[v->in[0]] + at, o->e[v->in[0]] + at, y + at, ye + at);
+        free(w);
     }
-    free(w);
+    free(b);
+}
+
+static void run_position_scale(graph_oracle *o, const graph_value *v, double *y, double *ye)
+{
+    for (size_t i = 0; i < (size_t)o->n * v->cols; i++) {
+        double periods = floor((double)(i / v->cols) / (double)v->f[1]);
+        double factor = 1.0 + (double)v->f[0] * log(1.0 + periods);
+        y[i] = o->x[v->in[0]][i] * factor;
+        ye[i] =
+            fabs(factor) * (o->e[v->in[0]][i] * (1.0 + 4 * U) + 4 * U * fabs(o->x[v->in[0]][i]));
+    }
 }
 
 static void run_rope(graph_oracle *o, const graph_value *v, double *y, double *ye)
@@ -285,6 +290,7 @@ static double activate(uint32_t act, double x)
 {
     if (act == GRAPH_SILU) return x / (1.0 + exp(-x));
     if (act == GRAPH_SIGMOID) return 1.0 / (1.0 + exp(-x));
+    if (act == GRAPH_RELU2) return x > 0.0 ? x * x : 0.0;
     if (act == GRAPH_GELU_ERF) return 0.5 * x * erfc(-x / sqrt(2.0));
     double u = sqrt(2.0 / 3.14159265358979323846) * (x + 0.044715 * x * x * x);
     return x / (1.0 + exp(-2.0 * u));
@@ -296,6 +302,14 @@ static interval glu_of(uint32_t act, interval a, interval b)
     double y = activate(act, a.x) * b.x;
     double e = 1.2 * a.e * (fabs(b.x) + b.e) + fabs(activate(act, a.x)) * b.e;
     return (interval){y, e + GLU_UNITS * U * fabs(y) + 1e-14 * fabs(a.x * b.x)};
+}
+
+/* A square is as steep as it is far from 0. */
+static interval act_of(uint32_t act, interval a)
+{
+    if (act != GRAPH_RELU2) return glu_of(act, a, (interval){1.0, 0.0});
+    double y = activate(act, a.x);
+    return (interval){y, a.e * (2.0 * fabs(a.x) + a.e) + 2 * U * y};
 }
 
 static void run_elementwise(graph_oracle *o, const graph_value *v, double *y, double *ye)
@@ -317,6 +331,12 @@ static void run_elementwise(graph_oracle *o, const graph_value *v, double *y, do
             break;
         case GRAPH_GLU: {
             interval h = glu_of(v->i[0], (interval){a[i], ae[i]}, (interval){b[i], be[i]});
+            y[i] = h.x;
+            ye[i] = h.e;
+            break;
+        }
+        case GRAPH_ACT: {
+            interval h = act_of(v->i[0], (interval){a[i], ae[i]});
             y[i] = h.x;
             ye[i] = h.e;
             break;
@@ -854,7 +874,11 @@ static void run_value(graph_oracle *o, graph_id id)
         run_linear(o, v, o->x[id], o->e[id]);
         break;
     case GRAPH_RMS_NORM:
-        run_rms_norm(o, v, o->x[id], o->e[id]);
+    case GRAPH_LAYER_NORM:
+        run_norm(o, v, o->x[id], o->e[id]);
+        break;
+    case GRAPH_POSITION_SCALE:
+        run_position_scale(o, v, o->x[id], o->e[id]);
         break;
     case GRAPH_ROPE:
         run_rope(o, v, o->x[id], o->e[id]);
@@ -862,6 +886,7 @@ static void run_value(graph_oracle *o, graph_id id)
     case GRAPH_ADD:
     case GRAPH_SCALE:
     case GRAPH_GLU:
+    case GRAPH_ACT:
     case GRAPH_SOFTCAP:
         run_elementwise(o, v, o->x[id], o->e[id]);
         break;

@@ -25,6 +25,10 @@
 #define TEST_RUN(name, tests)                                                                      \
     (sizeof(tests) == 0 ? 1 : cmocka_run_group_tests_name((name), (tests), NULL, NULL))
 
+/* A checkpoint of tests/golden, whole in the build folder, and a model of models/tiny. */
+#define GOLDEN_PATH(name) WEFT_GOLDEN_DIR "/" name
+#define TINY_PATH(name) WEFT_SOURCE_DIR "/models/tiny/" name
+
 /* Whether a sanitizer makes this program many times slower: long tests then do a part of their
  * work. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

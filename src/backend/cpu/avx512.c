@@ -27,6 +27,7 @@ void cpu_fill_avx512(cpu_kernels *k)
     k->prepare_i16 = prepare_i16;
     k->code_blocks = GROUP;
     k->rms_norm = rms_norm;
+    k->layer_norm = layer_norm;
     k->rope_half = rope_half;
     k->rope_interleaved = rope_interleaved;
     k->glu_silu = glu_silu;

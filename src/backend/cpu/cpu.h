@@ -118,9 +118,10 @@ struct backend_plan {
     size_t n_bytes;
     graph_slot *slots; /* [n_values] */
     float *values;     /* [n_floats] */
-    const float *
-        *decoded;  /* [n_values], norm weights by their norm, others by their weight, of conv [taps,
-                      cols], of gated_delta what keys, then queries, are multiplied by; else NULL */
+    /* [n_values], norm weights by their norm (of layer_norm with the bias behind them), others by
+     * their weight, of conv [taps, cols], of gated_delta what keys, then queries, are multiplied
+     * by; else NULL */
+    const float **decoded;
     phase *phases; /* [n_phases] */
     token_op *token_ops;
     linear_op *linear_ops;
@@ -131,6 +132,7 @@ struct backend_plan {
     float *ropes;         /* [n_ropes][n_tokens, n_pairs, 2] behind one another */
     size_t *rope_offsets; /* [n_ropes] */
     float *zeros;         /* [the widest conv], a token before the first */
+    float *ones;          /* [the widest act], what it multiplies */
     cpu_scratch *scratch; /* [n_threads] */
     float *parts; /* [n_parts, ATTEND_QUERIES, part_stride]: splits computed apart, merged later */
     size_t n_parts;

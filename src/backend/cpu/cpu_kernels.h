@@ -251,6 +251,10 @@ typedef void kernel_prepare_i16_fn(const float *x, uint32_t n_blocks, unsigned c
 /* y[i] = x[i] / sqrt(mean x^2 + eps) * w[i]; y may be x. */
 typedef void kernel_rms_norm_fn(const float *x, const float *w, uint32_t n, float eps, float *y);
 
+/* y[i] = (x[i] - mean x) / sqrt(mean (x - mean x)^2 + eps) * w[i] + b[i]; y may be x. */
+typedef void kernel_layer_norm_fn(const float *x, const float *w, const float *b, uint32_t n,
+                                  float eps, float *y);
+
 /* One head in place; cos_sin: [n_pairs, 2], cosine and sine of each pair. Halves: (j, j +
  * n_pairs). */
 typedef void kernel_rope_fn(float *x, const float *cos_sin, uint32_t n_pairs);
@@ -360,8 +364,8 @@ typedef void kernel_delta_fn(const kernel_delta *a);
  * them. Loops 0 .. KERNEL_READS - 1 differ in stride and prefetch. */
 typedef uint64_t kernel_read_fn(const void *block, size_t n_bytes, uint32_t loop);
 
-/* slot, type, error allowed against generic in units of 2^-24 times the sum of absolute terms
- * (linear, conv, delta, scores, values, exp_sum) or of the result (the others); 0: equal. */
+/* slot, type, error against generic allowed, in units of 2^-24 times the sum of absolute terms (of
+ * linear, layer_norm, conv, delta, scores, values, exp_sum) or of the result; 0: equal. */
 #define CPU_KERNEL_MAP(X)                                                                          \
     X(linear_f32, kernel_linear_fn, 64)     /* w f32, x.f */                                       \
     X(linear_f16, kernel_linear_fn, 64)     /* w f16, x.f */                                       \
@@ -373,6 +377,7 @@ typedef uint64_t kernel_read_fn(const void *block, size_t n_bytes, uint32_t loop
     X(prepare_bf16, kernel_prepare_bf16_fn, 0)                                                     \
     X(prepare_i16, kernel_prepare_i16_fn, 0)                                                       \
     X(rms_norm, kernel_rms_norm_fn, 64)                                                            \
+    X(layer_norm, kernel_layer_norm_fn, 64)                                                        \
     X(rope_half, kernel_rope_fn, 4)                                                                \
     X(rope_interleaved, kernel_rope_fn, 4)                                                         \
     X(glu_silu, kernel_glu_fn, 32)                                                                 \

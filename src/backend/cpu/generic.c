@@ -92,6 +92,19 @@ static void rms_norm(const float *x, const float *w, uint32_t n, float eps, floa
     for (uint32_t i = 0; i < n; i++) y[i] = (float)((double)x[i] * inverse * (double)w[i]);
 }
 
+static void layer_norm(const float *x, const float *w, const float *b, uint32_t n, float eps,
+                       float *y)
+{
+    double mean = 0.0;
+    double sum = 0.0;
+    for (uint32_t i = 0; i < n; i++) mean += (double)x[i];
+    mean /= (double)n;
+    for (uint32_t i = 0; i < n; i++) sum += ((double)x[i] - mean) * ((double)x[i] - mean);
+    double inverse = 1.0 / sqrt(sum / (double)n + (double)eps);
+    for (uint32_t i = 0; i < n; i++)
+        y[i] = (float)(((double)x[i] - mean) * inverse * (double)w[i] + (double)b[i]);
+}
+
 static void rotate(float *a, float *b, const float *cos_sin)
 {
     float x = *a;
@@ -335,6 +348,7 @@ void cpu_fill_generic(cpu_kernels *k)
     k->prepare_i16 = prepare_i16;
     k->code_blocks = 1;
     k->rms_norm = rms_norm;
+    k->layer_norm = layer_norm;
     k->rope_half = rope_half;
     k->rope_interleaved = rope_interleaved;
     k->glu_silu = glu_silu;

@@ -225,7 +225,8 @@ static void share_input(planner *pl, graph_id id)
 {
     const graph_value *v = &pl->g->values[id];
     bool in_place = v->op == GRAPH_ADD || v->op == GRAPH_SCALE || v->op == GRAPH_ROPE ||
-                    v->op == GRAPH_RMS_NORM;
+                    v->op == GRAPH_RMS_NORM || v->op == GRAPH_LAYER_NORM || v->op == GRAPH_ACT ||
+                    v->op == GRAPH_POSITION_SCALE;
     graph_id from = v->op == GRAPH_ADD ? v->in[1] : v->in[0];
     if (!in_place || id == pl->g->output || is_constant(pl->g->values[from].op)) return;
     if (graph_last_use(pl->g, from) == id && count_uses(pl->g, from) == 1) {
@@ -297,6 +298,26 @@ static float *norm_weight(backend_plan *p, const graph *g, const graph_value *v)
     return row;
 }
 
+/* Likewise, a row for each group where these differ; then what is added. */
+static float *layer_norm_weights(backend_plan *p, const graph *g, const graph_value *v)
+{
+    const graph_value *of = &g->values[v->in[1]];
+    size_t n = of->op == GRAPH_STACK ? of->i[1] : 1;
+    size_t group = v->i[0];
+    float *rows = take(p, (n + 1) * group, sizeof(float));
+    for (size_t i = 0; i < n && rows != NULL; i++) {
+        float *row = rows + i * group;
+        const tensor *t = &g->tensors[of->i[0] + i];
+        for (size_t k = 0; k < group && v->in[1] == 0; k++) row[k] = 1.0F;
+        if (v->in[1] != 0) t->encoding->decode_row(t, 0, row);
+        for (size_t k = 0; k < group; k++) row[k] += v->f[1];
+    }
+    if (rows == NULL || v->in[2] == 0) return rows;
+    const tensor *bias = &g->tensors[g->values[v->in[2]].i[0]];
+    bias->encoding->decode_row(bias, 0, rows + n * group);
+    return rows;
+}
+
 /* Input i of a value, if there is one, as f32; false when memory is refused. */
 static bool decode_input(backend_plan *p, const graph *g, const graph_value *v, uint32_t i)
 {
@@ -339,6 +360,9 @@ static bool decode_for(backend_plan *p, const graph *g, graph_id id)
     case GRAPH_RMS_NORM:
         p->decoded[id] = norm_weight(p, g, v);
         return p->decoded[id] != NULL;
+    case GRAPH_LAYER_NORM:
+        p->decoded[id] = layer_norm_weights(p, g, v);
+        return p->decoded[id] != NULL;
     case GRAPH_LINEAR:
         return decode_input(p, g, v, 2);
     case GRAPH_ROUTE:
@@ -372,6 +396,7 @@ typedef struct sizes {
     uint32_t k_dim, v_dim;
     uint32_t delta_dim; /* of keys of gated_delta */
     uint32_t conv;      /* columns of the widest */
+    uint32_t act;       /* likewise */
     size_t ropes;
     uint32_t n_experts, width;  /* experts of a layer, columns of what goes to them */
     size_t pairs, inner, outer; /* of one: pairs, and numbers that come of them */
@@ -454,6 +479,8 @@ static void measure_value(sizes *s, const backend_plan *p, const graph_value *v)
         if (k_dim > s->delta_dim) s->delta_dim = k_dim;
     } else if (v->op == GRAPH_CONV && v->cols > s->conv) {
         s->conv = v->cols;
+    } else if (v->op == GRAPH_ACT && v->cols > s->act) {
+        s->act = v->cols;
     }
 }
 
@@ -524,7 +551,10 @@ static bool take_buffers(backend *b, backend_plan *p, sizes s)
     p->scratch = take(p, b->n_threads, sizeof(cpu_scratch));
     p->next = take(p, (size_t)p->n_phases * 2, sizeof(atomic_uint));
     p->zeros = take(p, s.conv, sizeof(float));
-    bool ok = p->parts && p->ropes && p->scratch && p->next && p->zeros && take_pairs(p, s);
+    p->ones = take(p, s.act, sizeof(float));
+    for (uint32_t i = 0; i < s.act && p->ones != NULL; i++) p->ones[i] = 1.0F;
+    bool ok = p->parts && p->ropes && p->scratch && p->next && p->zeros && p->ones;
+    ok = ok && take_pairs(p, s);
     ok = ok && take_input(b, p, &p->input, s.input, s.blocks);
     for (uint32_t i = 0; i < b->n_threads && ok; i++) ok = take_scratch(b, p, &p->scratch[i], s);
     return ok;

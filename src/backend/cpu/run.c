@@ -100,6 +100,45 @@ static void run_rms_norm(const cpu_run *r, graph_id id, float *y, token_range t)
     }
 }
 
+static void run_layer_norm(const cpu_run *r, graph_id id, float *y, token_range t)
+{
+    const graph_value *v = &r->p->g->values[id];
+    const graph_value *of = &r->p->g->values[v->in[1]];
+    const float *x = cpu_data(r, v->in[0]);
+    size_t group = v->i[0];
+    size_t n_groups = v->cols / group;
+    size_t n_weights = of->op == GRAPH_STACK ? n_groups : 1;
+    const float *w = r->p->decoded[id];
+    for (size_t i = t.first * n_groups; i < t.end * n_groups; i++) {
+        r->b->kernels.layer_norm(x + i * group, w + i % n_weights * group, w + n_weights * group,
+                                 v->i[0], v->f[0], y + i * group);
+    }
+}
+
+static void run_position_scale(const cpu_run *r, const graph_value *v, float *y, token_range t)
+{
+    const float *x = cpu_data(r, v->in[0]);
+    for (size_t i = t.first; i < t.end; i++) {
+        float factor = host_position_factor(v, r->step->positions[i]);
+        for (size_t k = i * v->cols; k < (i + 1) * v->cols; k++) y[k] = x[k] * factor;
+    }
+}
+
+/* As a glu of ones. */
+static void run_act(const cpu_run *r, const graph_value *v, float *y, token_range t)
+{
+    const float *x = cpu_data(r, v->in[0]);
+    size_t end = (size_t)t.end * v->cols;
+    if (v->i[0] == GRAPH_RELU2) {
+        for (size_t i = (size_t)t.first * v->cols; i < end; i++)
+            y[i] = x[i] < 0.0F ? 0.0F : x[i] * x[i];
+        return;
+    }
+    kernel_glu_fn *fn = cpu_glu_fn(&r->b->kernels, v->i[0]);
+    for (size_t at = (size_t)t.first * v->cols; at < end; at += v->cols)
+        fn(x + at, r->p->ones, v->cols, y + at);
+}
+
 static void run_rope(const cpu_run *r, const graph_value *v, float *y, token_range t)
 {
     const graph_rope *rope = &r->p->g->ropes[v->i[1]];
@@ -162,12 +201,14 @@ static void run_append(const cpu_run *r, const graph_value *v, token_range t)
     const float *key = cpu_data(r, v->in[0]);
     const float *value = v->in[1] != 0 ? cpu_data(r, v->in[1]) : NULL;
     uint32_t k_cols = r->p->g->values[v->in[0]].cols;
+    uint32_t n = 0;
     for (uint32_t i = t.first; i < t.end; i++) {
         uint32_t row_i = row_of(r->step, i);
         const kv_view *view = &r->step->views[(size_t)v->i[0] * r->step->n_rows + row_i];
-        host_append(view, r->step->positions[i], key + (size_t)i * k_cols,
-                    value != NULL ? value + (size_t)i * v->cols : NULL);
+        n += host_append(view, r->step->positions[i], key + (size_t)i * k_cols,
+                         value != NULL ? value + (size_t)i * v->cols : NULL);
     }
+    host_count_nonfinite(r->step, n);
 }
 
 static void run_take(const cpu_run *r, const graph_value *v, float *y, token_range t)
@@ -240,6 +281,15 @@ static void run_value(const cpu_run *r, graph_id id, token_range t, uint32_t thr
         break;
     case GRAPH_RMS_NORM:
         run_rms_norm(r, id, cpu_data(r, id), t);
+        break;
+    case GRAPH_LAYER_NORM:
+        run_layer_norm(r, id, cpu_data(r, id), t);
+        break;
+    case GRAPH_POSITION_SCALE:
+        run_position_scale(r, v, cpu_data(r, id), t);
+        break;
+    case GRAPH_ACT:
+        run_act(r, v, cpu_data(r, id), t);
         break;
     case GRAPH_ROPE:
         run_rope(r, v, cpu_data(r, id), t);

@@ -209,6 +209,39 @@ INLINE double v_square_sum(const float *x, uint32_t n)
     return (lane[0] + lane[1]) + (lane[2] + lane[3]);
 }
 
+/* Sum of n numbers in double, in the same lanes. */
+INLINE double v_sum(const float *x, uint32_t n)
+{
+    __m256d low = _mm256_setzero_pd();
+    __m256d high = _mm256_setzero_pd();
+    for (uint32_t i = 0; i < n; i += VL) {
+        vf v = n - i >= VL ? vf_load(x + i) : vf_load_part(x + i, n - i);
+        low = _mm256_add_pd(low, _mm256_cvtps_pd(_mm256_castps256_ps128(v)));
+        high = _mm256_add_pd(high, _mm256_cvtps_pd(_mm256_extractf128_ps(v, 1)));
+    }
+    double lane[4];
+    _mm256_storeu_pd(lane, _mm256_add_pd(low, high));
+    return (lane[0] + lane[1]) + (lane[2] + lane[3]);
+}
+
+/* Sum of (x - center)^2 of n numbers, a multiple of VL, likewise. */
+INLINE double v_square_sum_around(const float *x, uint32_t n, double center)
+{
+    __m256d low = _mm256_setzero_pd();
+    __m256d high = _mm256_setzero_pd();
+    __m256d c = _mm256_set1_pd(center);
+    for (uint32_t i = 0; i < n; i += VL) {
+        vf v = vf_load(x + i);
+        __m256d a = _mm256_sub_pd(_mm256_cvtps_pd(_mm256_castps256_ps128(v)), c);
+        __m256d b = _mm256_sub_pd(_mm256_cvtps_pd(_mm256_extractf128_ps(v, 1)), c);
+        low = _mm256_fmadd_pd(a, a, low);
+        high = _mm256_fmadd_pd(b, b, high);
+    }
+    double lane[4];
+    _mm256_storeu_pd(lane, _mm256_add_pd(low, high));
+    return (lane[0] + lane[1]) + (lane[2] + lane[3]);
+}
+
 /* ---- integers */
 
 INLINE vi vi_zero(void)

@@ -215,6 +215,41 @@ INLINE double v_square_sum(const float *x, uint32_t n)
            ((lane[4] + lane[5]) + (lane[6] + lane[7]));
 }
 
+/* Sum of n numbers in double, in the same lanes. */
+INLINE double v_sum(const float *x, uint32_t n)
+{
+    __m512d low = _mm512_setzero_pd();
+    __m512d high = _mm512_setzero_pd();
+    for (uint32_t i = 0; i < n; i += VL) {
+        vf v = n - i >= VL ? vf_load(x + i) : vf_load_part(x + i, n - i);
+        low = _mm512_add_pd(low, _mm512_cvtps_pd(_mm512_castps512_ps256(v)));
+        high = _mm512_add_pd(high, _mm512_cvtps_pd(_mm512_extractf32x8_ps(v, 1)));
+    }
+    double lane[8];
+    _mm512_storeu_pd(lane, _mm512_add_pd(low, high));
+    return ((lane[0] + lane[1]) + (lane[2] + lane[3])) +
+           ((lane[4] + lane[5]) + (lane[6] + lane[7]));
+}
+
+/* Sum of (x - center)^2 of n numbers, a multiple of VL, likewise. */
+INLINE double v_square_sum_around(const float *x, uint32_t n, double center)
+{
+    __m512d low = _mm512_setzero_pd();
+    __m512d high = _mm512_setzero_pd();
+    __m512d c = _mm512_set1_pd(center);
+    for (uint32_t i = 0; i < n; i += VL) {
+        vf v = vf_load(x + i);
+        __m512d a = _mm512_sub_pd(_mm512_cvtps_pd(_mm512_castps512_ps256(v)), c);
+        __m512d b = _mm512_sub_pd(_mm512_cvtps_pd(_mm512_extractf32x8_ps(v, 1)), c);
+        low = _mm512_fmadd_pd(a, a, low);
+        high = _mm512_fmadd_pd(b, b, high);
+    }
+    double lane[8];
+    _mm512_storeu_pd(lane, _mm512_add_pd(low, high));
+    return ((lane[0] + lane[1]) + (lane[2] + lane[3])) +
+           ((lane[4] + lane[5]) + (lane[6] + lane[7]));
+}
+
 /* ---- integers */
 
 INLINE vi vi_zero(void)

@@ -49,6 +49,29 @@ static void rms_norm(const float *x, const float *w, uint32_t n, float eps, floa
     for (; i < n; i++) y[i] = x[i] * inverse * w[i];
 }
 
+/* Sums in double. The mean is taken off in two parts: what f32 holds of it, and the rest. */
+static void layer_norm(const float *x, const float *w, const float *b, uint32_t n, float eps,
+                       float *y)
+{
+    uint32_t whole = n / VL * VL;
+    double mean = v_sum(x, n) / (double)n;
+    double sum = v_square_sum_around(x, whole, mean);
+    for (uint32_t i = whole; i < n; i++) {
+        double d = (double)x[i] - mean;
+        sum += d * d;
+    }
+    float inverse = (float)(1.0 / sqrt(sum / (double)n + (double)eps));
+    float high = (float)mean;
+    float low = (float)(mean - (double)high);
+    vf factor = vf_set1(inverse);
+    uint32_t i = 0;
+    for (; i < whole; i += VL) {
+        vf d = vf_sub(vf_sub(vf_load(x + i), vf_set1(high)), vf_set1(low));
+        vf_store(y + i, vf_add(vf_mul(vf_mul(d, factor), vf_load(w + i)), vf_load(b + i)));
+    }
+    for (; i < n; i++) y[i] = (x[i] - high - low) * inverse * w[i] + b[i];
+}
+
 /* The products are rounded before they are added, as in generic.c: the same bits. */
 static void rope_half(float *x, const float *cos_sin, uint32_t n_pairs)
 {

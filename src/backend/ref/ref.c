@@ -272,6 +272,52 @@ static void run_rms_norm(const run_state *r, const graph_value *v, float *y)
     }
 }
 
+/* The weight of group i: rows of a stack, a weight for all, or ones. */
+static void layer_norm_weight(const run_state *r, const graph_value *v, size_t i, float *w)
+{
+    const graph_value *of = &r->p->g->values[v->in[1]];
+    for (uint32_t k = 0; k < v->i[0]; k++) w[k] = 1.0F;
+    if (v->in[1] == 0) return;
+    uint32_t n = of->op == GRAPH_STACK ? of->i[1] : 1;
+    const tensor *t = &r->p->g->tensors[of->i[0] + i % n];
+    t->encoding->decode_row(t, 0, w);
+}
+
+static void run_layer_norm(const run_state *r, const graph_value *v, float *y)
+{
+    const float *x = data(r, v->in[0]);
+    float *w = r->p->norm_weight;
+    float *b = r->p->row;
+    uint32_t group = v->i[0];
+    memset(b, 0, group * sizeof *b);
+    if (v->in[2] != 0) weight(r, v->in[2])->encoding->decode_row(weight(r, v->in[2]), 0, b);
+    for (size_t i = 0; i < (size_t)n_rows(r, v) * (v->cols / group); i++) {
+        const float *from = x + i * group;
+        double mean = 0.0;
+        double sum = 0.0;
+        layer_norm_weight(r, v, i % (v->cols / group), w);
+        for (uint32_t k = 0; k < group; k++) mean += (double)from[k];
+        mean /= (double)group;
+        for (uint32_t k = 0; k < group; k++) {
+            sum += ((double)from[k] - mean) * ((double)from[k] - mean);
+        }
+        double inverse = 1.0 / sqrt(sum / (double)group + (double)v->f[0]);
+        for (uint32_t k = 0; k < group; k++) {
+            double factor = (double)w[k] + (double)v->f[1];
+            y[i * group + k] = (float)(((double)from[k] - mean) * inverse * factor + (double)b[k]);
+        }
+    }
+}
+
+static void run_position_scale(const run_state *r, const graph_value *v, float *y)
+{
+    const float *x = data(r, v->in[0]);
+    for (size_t i = 0; i < r->step->n_tokens; i++) {
+        float factor = host_position_factor(v, r->step->positions[i]);
+        for (size_t k = i * v->cols; k < (i + 1) * v->cols; k++) y[k] = x[k] * factor;
+    }
+}
+
 static void rotate(const graph_rope *rope, float position, const float *x, float *y)
 {
     for (uint32_t j = 0; j < rope->n_pairs; j++) {
@@ -305,6 +351,7 @@ static double activate(graph_act act, double x)
 {
     if (act == GRAPH_SILU) return x / (1.0 + exp(-x));
     if (act == GRAPH_SIGMOID) return 1.0 / (1.0 + exp(-x));
+    if (act == GRAPH_RELU2) return x < 0.0 ? 0.0 : x * x;
     if (act == GRAPH_GELU_ERF) return 0.5 * x * (1.0 + erf(x * 0.70710678118654752440));
     return 0.5 * x * (1.0 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
 }
@@ -324,6 +371,9 @@ static void run_elementwise(const run_state *r, const graph_value *v, float *y)
             break;
         case GRAPH_GLU:
             y[i] = (float)(activate((graph_act)v->i[0], (double)a[i]) * (double)b[i]);
+            break;
+        case GRAPH_ACT:
+            y[i] = (float)activate((graph_act)v->i[0], (double)a[i]);
             break;
         default:
             y[i] = v->f[0] * tanhf(a[i] / v->f[0]);
@@ -400,8 +450,9 @@ static void run_append(const run_state *r, const graph_value *v)
     for (uint32_t row_i = 0; row_i < r->step->n_rows; row_i++) {
         const kv_view *view = view_of(r, v->i[0], row_i);
         for (uint32_t i = r->step->row_starts[row_i]; i < r->step->row_starts[row_i + 1]; i++) {
-            host_append(view, r->step->positions[i], k + (size_t)i * k_cols,
-                        val != NULL ? val + (size_t)i * v->cols : NULL);
+            uint32_t n = host_append(view, r->step->positions[i], k + (size_t)i * k_cols,
+                                     val != NULL ? val + (size_t)i * v->cols : NULL);
+            host_count_nonfinite(r->step, n);
         }
     }
 }
@@ -686,12 +737,19 @@ static void run_value(const run_state *r, graph_id id)
     case GRAPH_RMS_NORM:
         run_rms_norm(r, v, data(r, id));
         break;
+    case GRAPH_LAYER_NORM:
+        run_layer_norm(r, v, data(r, id));
+        break;
+    case GRAPH_POSITION_SCALE:
+        run_position_scale(r, v, data(r, id));
+        break;
     case GRAPH_ROPE:
         run_rope(r, v, data(r, id));
         break;
     case GRAPH_ADD:
     case GRAPH_SCALE:
     case GRAPH_GLU:
+    case GRAPH_ACT:
     case GRAPH_SOFTCAP:
         run_elementwise(r, v, data(r, id));
         break;
