@@ -101,10 +101,17 @@ static bool is_plain(const json *settings)
     return kind.len == 0 || str_equal_text(kind, "default") || str_equal_text(kind, "proportional");
 }
 
-/* mlx-lm reads rope_scaling, Transformers has written rope_parameters since its version 5. */
+/* mlx-lm reads rope_scaling, Transformers has written rope_parameters since its version 5; the same
+ * goes for the part of a head that rotates, which is a parameter of dense decoders. */
 static void add_rope_scaling(writer *w)
 {
     const json *settings = json_get(w->config, "rope_parameters");
+    const json *part = json_get(settings, "partial_rotary_factor");
+    if (json_kind_of(part) != JSON_KIND_NULL && !says(w, "partial_rotary_factor") &&
+        w->p->model->family->dense == NULL) {
+        begin_member(w, "partial_rotary_factor");
+        json_write(part, 0, w->out);
+    }
     const json *full = json_get(settings, "full_attention");
     if (json_kind_of(full) == JSON_KIND_OBJECT) settings = full;
     if (says(w, "rope_scaling") || is_plain(settings)) return;

@@ -213,6 +213,16 @@ graph_id graph_add(graph *g, graph_id x, graph_id y)
                 (graph_value){.op = GRAPH_ADD, .in = {x, y}, .rows = a->rows, .cols = a->cols});
 }
 
+graph_id graph_mul(graph *g, graph_id x, graph_id y)
+{
+    const graph_value *a = at(g, x);
+    const graph_value *b = at(g, y);
+    bool ok = is_rows(a) && is_rows(b) && a->rows == b->rows;
+    ok = ok && (b->cols == a->cols || b->cols == 1);
+    return emit(g, ok,
+                (graph_value){.op = GRAPH_MUL, .in = {x, y}, .rows = a->rows, .cols = a->cols});
+}
+
 graph_id graph_scale(graph *g, graph_id x, float factor)
 {
     const graph_value *a = at(g, x);
@@ -455,17 +465,17 @@ graph_id graph_experts(graph *g, graph_id x, graph_id route, const graph_id stac
                               .i = {(uint32_t)act}});
 }
 
-graph_id graph_conv(graph *g, graph_id x, graph_id weight, uint32_t state_i)
+graph_id graph_conv(graph *g, graph_id x, graph_id weight, uint32_t state_i, graph_conv_act act)
 {
     const graph_value *a = at(g, x);
     const graph_value *w = at(g, weight);
     bool ok = is_tokens(a) && w->op == GRAPH_WEIGHT && w->rows == a->cols && w->cols > 1;
-    return emit_writer(g, ok && w->cols <= GRAPH_TAPS,
+    return emit_writer(g, ok && w->cols <= GRAPH_TAPS && act <= GRAPH_CONV_PLAIN,
                        (graph_value){.op = GRAPH_CONV,
                                      .in = {x, weight},
                                      .rows = GRAPH_TOKENS,
                                      .cols = a->cols,
-                                     .i = {state_i, 0}});
+                                     .i = {state_i, (uint32_t)act}});
 }
 
 graph_id graph_gated_delta(graph *g, const graph_delta *d)

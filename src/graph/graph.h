@@ -30,6 +30,7 @@
  *   add, scale  x, y; x with f0: elementwise
  *   position_scale x [TOKENS, d]; f0 beta, f1 P: x (1 + beta ln(1 + floor(position / P)))
  *   act         x; i0 graph_act: elementwise
+ *   mul         x [n, d], y [n, d] or [n, 1]: elementwise, one number of y for the whole row
  *   glu         gate, up [n, I]; i0 graph_act: act(gate) * up
  *   kv_append   k [n, heads * Dk], v [n, heads * Dv]; i0 state index, i1 heads: writes the rows of
  *               the step into their sequences' state; a token for attend. Without v the state is
@@ -53,9 +54,9 @@
  *   experts     x [n, d], route, stacks of E: gate, up [I, d] and down [d, I]; i0 graph_act: the
  *               sum over a token's experts e, as route lists them, of w_e down_e(act(gate_e x) *
  *               up_e x); [n, d]
- *   conv        x [n, C], weight [C, K]; i0 state index: silu of the sum of each column's last K
- *               numbers, of its own sequence and oldest first, times the weight's row; the state's
- *               tail [K - 1, C] holds those of earlier steps; [n, C]
+ *   conv        x [n, C], weight [C, K]; i0 state index, i1 graph_conv_act: silu of, or just, the
+ *               sum of each column's last K numbers, of its own sequence and oldest first, times
+ *               the weight's row; the state's tail [K - 1, C] holds those of earlier steps; [n, C]
  *   gated_delta x [n, 2 Hk Dk + Hv Dv], a conv of the same state: queries, keys, values; decay and
  *               rate [n, Hv]; A_log and bias [1, Hv]; i0 state index, i1 Hk, f0 epsilon; [n, Hv *
  *               Dv]. Token by token, for each value head h, whose queries and keys are those of
@@ -92,7 +93,8 @@
     X(STATE, "state", 0, 0)                                                                        \
     X(LAYER_NORM, "layer_norm", 3, 1)                                                              \
     X(ACT, "act", 1, 1)                                                                            \
-    X(POSITION_SCALE, "position_scale", 1, 1)
+    X(POSITION_SCALE, "position_scale", 1, 1)                                                      \
+    X(MUL, "mul", 2, 2)
 
 typedef enum graph_op {
 #define GRAPH_OP_ENUM(op, name, n_inputs, n_required) GRAPH_##op,
@@ -110,6 +112,8 @@ typedef enum graph_act {
     GRAPH_SIGMOID = 3,
     GRAPH_RELU2 = 4
 } graph_act;
+
+typedef enum graph_conv_act { GRAPH_CONV_SILU = 0, GRAPH_CONV_PLAIN = 1 } graph_conv_act;
 
 /* Scores are sigmoids of their own instead of a softmax; chosen ones are divided by their sum. */
 enum { GRAPH_ROUTE_SIGMOID = 1, GRAPH_ROUTE_NORMALIZE = 2 };
@@ -187,6 +191,7 @@ graph_id graph_position_scale(graph *g, graph_id x, float beta, float period);
 graph_id graph_act_apply(graph *g, graph_id x, graph_act act);
 graph_id graph_rope_apply(graph *g, graph_id x, uint32_t head_dim, uint32_t rope_i);
 graph_id graph_add(graph *g, graph_id x, graph_id y);
+graph_id graph_mul(graph *g, graph_id x, graph_id y);
 graph_id graph_scale(graph *g, graph_id x, float factor);
 graph_id graph_glu(graph *g, graph_id gate, graph_id up, graph_act act);
 graph_id graph_kv_append(graph *g, graph_id k, graph_id v, uint32_t state_i, uint32_t n_heads);
@@ -207,7 +212,7 @@ graph_id graph_route_experts(graph *g, graph_id scores, graph_id bias, graph_id 
 /* stacks: gate, up, down */
 graph_id graph_experts(graph *g, graph_id x, graph_id route, const graph_id stacks[3],
                        graph_act act);
-graph_id graph_conv(graph *g, graph_id x, graph_id weight, uint32_t state_i);
+graph_id graph_conv(graph *g, graph_id x, graph_id weight, uint32_t state_i, graph_conv_act act);
 
 /* Inputs of graph_gated_delta, and how its state is indexed. */
 typedef struct graph_delta {

@@ -103,9 +103,10 @@ static weft_status check_shape(const model_params *p, const model_slot *slot, co
 {
     uint64_t rows = slot->rows == SHAPE_NONE ? 1 : model_field(p, slot->rows);
     uint64_t cols = model_field(p, slot->cols);
-    bool vector = slot->rows == SHAPE_NONE || slot->rows == SHAPE(one);
-    bool ok = t->n_rows == rows && t->n_cols == cols && t->n_dims == (vector ? 1 : 2);
-    if (ok) return WEFT_OK;
+    bool vector = slot->rows == SHAPE_NONE;
+    bool either = slot->rows == SHAPE(one); /* one row is a vector, too */
+    bool dims = t->n_dims == (vector ? 1 : 2) || (either && t->n_dims == 1);
+    if (t->n_rows == rows && t->n_cols == cols && dims) return WEFT_OK;
     if (vector) {
         return err_set(err, WEFT_FORMAT, "tensor '%s' is [%llu, %llu], expected [%llu]", t->name,
                        (unsigned long long)t->n_rows, (unsigned long long)t->n_cols,

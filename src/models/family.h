@@ -65,6 +65,7 @@ typedef struct model_params {
     uint32_t n_experts, n_top, n_groups, n_top_groups, n_shared, n_expert_ff, n_shared_ff;
     uint32_t n_gate_up;     /* rows of an expert's gate and up together */
     uint32_t n_dense_first; /* layers without experts */
+    uint32_t moe_interval;  /* every n-th layer has experts */
     float route_scale;
     bool route_normalize, has_shared;
     bool is_moe[MODEL_LAYERS];
@@ -85,6 +86,10 @@ typedef struct model_params {
     /* Of those: heads and their sizes; what a convolution adds up; its columns, those of values. */
     uint32_t n_delta_k_heads, n_delta_v_heads, delta_k_dim, delta_v_dim;
     uint32_t conv_taps, conv_dim, delta_dim;
+    /* Their matrices are of queries, keys and values, or all in one, key head by key head: rows of
+     * that one, and of the one for decay and rate. */
+    bool delta_apart, delta_grouped;
+    uint32_t delta_all_dim, delta_gates_dim;
     uint32_t gated_q_dim;   /* queries and their gates */
     uint32_t full_interval; /* every n-th layer attends, where layer types are not listed */
     /* Dense decoders: the record, what is there by it, columns of what is normed. */

@@ -276,7 +276,7 @@ static inline graph_id model_recurrent(model *m, graph_id x, bool delta)
     m->layers[m->n_layers++] =
         (kv_layer){.layout = KV_LAYOUT_RECURRENT,
                    .buffers = {(n_taps - 1) * cols, delta ? n_v_heads * v_dim * k_dim : 0},
-                   .record = cols + 2 * n_v_heads};
+                   .record = delta ? cols + 2 * n_v_heads : cols};
     graph_id u = model_linear(m, x, cols);
     graph_delta d = {.state_i = state_i, .n_k_heads = n_k_heads, .k_dim = k_dim, .eps = 1e-6F};
     if (delta) {
@@ -286,7 +286,8 @@ static inline graph_id model_recurrent(model *m, graph_id x, bool delta)
         d.bias = model_vector(m, n_v_heads);
     }
     graph_id w = model_tensor(m, &CASE_WEIGHTS[draw(0, 2)], cols, n_taps);
-    d.x = graph_conv(g, u, w, state_i);
+    bool plain = !delta && draw(0, 1) == 0;
+    d.x = graph_conv(g, u, w, state_i, plain ? GRAPH_CONV_PLAIN : GRAPH_CONV_SILU);
     if (!delta) return model_linear(m, d.x, m->width);
     graph_id y = model_norm(m, graph_gated_delta(g, &d), v_dim);
     graph_id z = model_linear(m, x, n_v_heads * v_dim);

@@ -81,6 +81,24 @@ static void pattern_elementwise(model *m)
     graph_finish(g, graph_scale(g, graph_softcap(g, t, 2.5F), 4.0F));
 }
 
+/* Products with as many columns and with one, of what dies and of what lives on, and of one value
+ * by itself; of linear layers, which nothing may be fused with. */
+static void pattern_mul(model *m)
+{
+    graph *g = &m->g;
+    graph_id x = model_embed(m);
+    graph_id a = graph_mul(g, graph_scale(g, x, 0.5F), x);
+    graph_id b = graph_mul(g, x, model_linear(m, x, m->width));
+    graph_id c = graph_mul(g, model_linear(m, a, m->width), graph_add(g, b, x));
+    graph_id one = model_linear(m, x, 1);
+    graph_id d = graph_mul(g, graph_add(g, c, b), one);
+    graph_id e = graph_mul(g, graph_mul(g, one, one), graph_cols(g, x, m->width, 1, 1));
+    graph_id f = graph_mul(g, model_linear(m, x, 9), e);
+    f = graph_add(g, model_linear(m, graph_mul(g, f, f), m->width), d);
+    graph_id t = graph_take(g, graph_mul(g, a, f));
+    graph_finish(g, graph_mul(g, t, graph_cols(g, t, m->width, 0, 1)));
+}
+
 /* Gate and up fused with their activation; the same the wrong way round, or read again, which must
  * not be. */
 static void pattern_glu(model *m)
@@ -243,6 +261,7 @@ static const struct {
     {"delta", pattern_delta, 0.3, true},
     {"two kinds", pattern_two_kinds, 0.3, true},
     {"cross", pattern_cross, 0.3, false},
+    {"mul", pattern_mul, 0.01, false},
 };
 
 /* ---- running them ---- */

@@ -117,11 +117,8 @@ static void write_gguf(const golden_copy *g, const sizes *s, const float *diviso
 static weft_status convert(const char *source, const char *target, weft_error *err)
 {
     const env world = {mem_system(), io_system(), NULL};
-    const convert_options options = {.bits = 5,
-                                     .group = 32,
-                                     .type = ENCODING_ID_F32,
-                                     .shard_bytes = 1 << 30,
-                                     .n_threads = 2};
+    const convert_options options = {
+        .bits = 5, .group = 32, .type = ENCODING_ID_F32, .shard_bytes = 1 << 30, .n_threads = 2};
     convert_result result;
     return convert_checkpoint(&world, source, target, &options, &result, err);
 }
@@ -209,7 +206,8 @@ static void test_divisors(void **state)
             weights *w = open_weights(to);
             const json *rope = json_get(w->config.root, "rope_scaling");
             assert_true(str_equal_text(json_text(json_get(rope, "rope_type")), "llama3"));
-            assert_true(json_number(json_get(rope, "factor"), 0.0) == (double)d[s.head_dim / 2 - 1]);
+            assert_true(json_number(json_get(rope, "factor"), 0.0) ==
+                        (double)d[s.head_dim / 2 - 1]);
             weights_close(w);
         }
         test_folder_remove(&folder);

@@ -62,9 +62,10 @@ static void patch_all(patches *p, llm *source, const llm *written)
     const model_family *family = source->family;
     for (uint32_t slot = 0; slot < family->n_slots; slot++) {
         const model_slot *s = &family->slots[slot];
+        bool vectors = s->rows == SHAPE(one) && s->stack != NULL;
         bool turned = (s->mlx & MLX_TURNED) != 0;
         uint32_t n = s->stack == NULL ? 1 : model_field(&source->params, s->stack->count);
-        if (s->rows == SHAPE_NONE || s->rows == SHAPE(one) || s->squeeze) continue;
+        if (s->rows == SHAPE_NONE || s->squeeze || vectors) continue;
         for (uint32_t layer = 0; layer < source->params.n_layers; layer++) {
             for (uint32_t i = 0; i < n && matrix_of(source, slot, layer, 0) != NULL; i++) {
                 const tensor *to = matrix_of(written, turned ? s->unless : slot, layer, i);

@@ -175,6 +175,9 @@ static void test_kv51_warm_is_cold_in_the_goldens(void **state)
     check_model(GOLDEN_PATH("deepseek_v3"), SPECS, 3);
     check_model(GOLDEN_PATH("gemma4-ple"), TURBO, 3);
     check_model(GOLDEN_PATH("qwen3_5"), SPECS, 3);
+    check_model(GOLDEN_PATH("qwen3_5_moe"), SPECS, 1);
+    check_model(GOLDEN_PATH("qwen3_next"), SPECS, 1);
+    check_model(GOLDEN_PATH("lfm2"), SPECS, 3);
 }
 
 static void test_kv51_warm_is_cold_in_real_models(void **state)

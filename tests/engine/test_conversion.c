@@ -61,6 +61,8 @@ static void test_kv31_at_every_position(void **state)
     check_model("gemma4-ple", "affine4g32", 16);
     check_model("deepseek_v3", "affine8g32", 16);
     check_model("qwen3_5", "affine4g64", 16);
+    check_model("qwen3_next", "affine8g64", 9);
+    check_model("lfm2", "affine4g64", 9);
 }
 
 int main(void)

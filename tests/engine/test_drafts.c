@@ -196,6 +196,15 @@ static void test_kv38_recurrent(void **state)
     check_golden("qwen3_5", true, 1);
 }
 
+/* Experts behind the recurrence; a recurrence that is a convolution and no more. */
+static void test_kv38_hybrids(void **state)
+{
+    (void)state;
+    check_golden("qwen3_5_moe", true, 3);
+    check_golden("qwen3_next", true, 4);
+    check_golden("lfm2", true, 2);
+}
+
 static void test_kv38_tiny(void **state)
 {
     (void)state;
@@ -224,7 +233,7 @@ int main(void)
         cmocka_unit_test(test_kv38_full),      cmocka_unit_test(test_kv38_windows),
         cmocka_unit_test(test_kv38_latents),   cmocka_unit_test(test_kv38_shared),
         cmocka_unit_test(test_kv38_recurrent), cmocka_unit_test(test_kv38_tiny),
-        cmocka_unit_test(test_kv38_ref),
+        cmocka_unit_test(test_kv38_ref),       cmocka_unit_test(test_kv38_hybrids),
     };
     return TEST_RUN("engine/drafts", tests);
 }

@@ -148,6 +148,28 @@ static void test_shared_keys_and_values(void **state)
     }
 }
 
+/* Experts behind gated delta nets, grouped matrices, convolutions between gates. */
+static void test_hybrids(void **state)
+{
+    (void)state;
+    static const char *const SPECS[] = {"affine8g64", "turbo-k8v4", "affine4g64,start=30"};
+    static const char *const NAMES[] = {"qwen3_5_moe", "qwen3_next", "lfm2"};
+    size_t n_isas;
+    const char *const *isas = run_isas(&n_isas);
+    for (size_t k = 0; k < 3; k++) {
+        char path[600];
+        snprintf(path, sizeof path, "%s/tests/golden/%s", WEFT_SOURCE_DIR, NAMES[k]);
+        weft_model *model = run_open_model(path);
+        for (size_t i = TEST_SLOWED || k < 2 ? n_isas - 1 : 0; i < n_isas; i++) {
+            check_setting(model, (setting){WEFT_ACT_F32, NULL, isas[i], NULL});
+            check_setting(model, (setting){WEFT_ACT_BF16, NULL, isas[i], NULL});
+        }
+        check_setting(model, (setting){WEFT_ACT_BF16, SPECS[k], NULL, NULL});
+        check_setting(model, (setting){WEFT_ACT_F32, NULL, NULL, "ref"});
+        weft_model_close(model);
+    }
+}
+
 /* Every codec, on whichever side it may stand. */
 static void test_packed(void **state)
 {
@@ -193,6 +215,7 @@ int main(void)
         cmocka_unit_test(test_goldens),
         cmocka_unit_test(test_latents_and_experts),
         cmocka_unit_test(test_shared_keys_and_values),
+        cmocka_unit_test(test_hybrids),
         cmocka_unit_test(test_packed),
         cmocka_unit_test(test_tiny),
     };

@@ -149,6 +149,10 @@ static void test_kv55_restored_goes_on_in_goldens(void **state)
         {GOLDEN_PATH("gemma3"), "turbo-k8v4", NULL, 150, 512, WEFT_ACT_F32, true},
         {GOLDEN_PATH("qwen3_5"), NULL, NULL, 150, 512, WEFT_ACT_BF16, false},
         {GOLDEN_PATH("qwen3_5"), "affine8g64,start=200", NULL, 190, 512, WEFT_ACT_F32, false},
+        {GOLDEN_PATH("qwen3_5_moe"), NULL, NULL, 150, 512, WEFT_ACT_BF16, false},
+        {GOLDEN_PATH("qwen3_next"), "affine8g64", NULL, 150, 512, WEFT_ACT_BF16, false},
+        {GOLDEN_PATH("lfm2"), NULL, NULL, 150, 512, WEFT_ACT_BF16, false},
+        {GOLDEN_PATH("lfm2"), "affine4g64,start=200", NULL, 190, 512, WEFT_ACT_F32, false},
         {GOLDEN_PATH("deepseek_v3"), NULL, NULL, 150, 512, WEFT_ACT_BF16, false},
         {GOLDEN_PATH("deepseek_v3"), "affine4g32", NULL, 150, 512, WEFT_ACT_BF16, false},
     };

@@ -267,6 +267,8 @@ static void test_kv39_kv40_kv41(void **state)
     check_rounds("gemma4-ple", "turbo-k8v4,start=100");
     check_rounds("qwen3_5", NULL);
     check_rounds("qwen3_5", "affine8g64,start=64");
+    check_rounds("lfm2", NULL);
+    check_rounds("lfm2", "affine8g64,start=50");
 }
 
 /* ---- B26, B29: a step's outputs ---------------------------------------------------------------*/

@@ -288,6 +288,24 @@ static void rules_add(fixture *f)
     refuses(f, graph_add(&f->g, f->weight[NORM_W], f->weight[NORM_W]));
 }
 
+static void rules_mul(fixture *f)
+{
+    fixture_init(f);
+    check_value(f, graph_mul(&f->g, f->x, f->x), GRAPH_MUL, GRAPH_TOKENS, WIDTH);
+    graph_id one = graph_cols(&f->g, f->x, WIDTH, 3, 1);
+    check_value(f, graph_mul(&f->g, f->wide, one), GRAPH_MUL, GRAPH_TOKENS, WIDE);
+    check_value(f, graph_mul(&f->g, one, one), GRAPH_MUL, GRAPH_TOKENS, 1);
+    check_refused(f, graph_mul(&f->g, one, f->x), f->g.n_values, __LINE__);
+    refuses(f, graph_mul(&f->g, f->x, 0));
+    refuses(f, graph_mul(&f->g, 0, f->x));
+    refuses(f, graph_mul(&f->g, f->x, f->wide));
+    refuses(f, graph_mul(&f->g, f->x, f->taken));
+    refuses(f, graph_mul(&f->g, f->x, f->tokens)); /* one column, but no number */
+    refuses(f, graph_mul(&f->g, f->tokens, f->tokens));
+    refuses(f, graph_mul(&f->g, f->wide, f->state));
+    refuses(f, graph_mul(&f->g, f->weight[NORM_W], f->weight[NORM_W]));
+}
+
 static void rules_scale(fixture *f)
 {
     fixture_init(f);
@@ -627,24 +645,30 @@ static void rules_experts(fixture *f)
 static void rules_conv(fixture *f)
 {
     fixture_init(f);
-    graph_id id = graph_conv(&f->g, f->wide, f->weight[CONV_W], 3);
+    graph_id id = graph_conv(&f->g, f->wide, f->weight[CONV_W], 3, GRAPH_CONV_SILU);
     check_value(f, id, GRAPH_CONV, GRAPH_TOKENS, WIDE);
     assert_int_equal(f->values[id].i[0], 3);
     assert_int_equal(f->g.n_states, 4);
-    refuses(f, graph_conv(&f->g, f->wide, f->weight[CONV_W], 0)); /* keys and values */
-    refuses(f, graph_conv(&f->g, f->wide, f->weight[CONV_W], 65536));
-    refuses(f, graph_conv(&f->g, f->x, f->weight[CONV_W], 1));
-    refuses(f, graph_conv(&f->g, f->wide, f->weight[WIDE_BIAS], 1));
-    refuses(f, graph_conv(&f->g, f->wide, f->weight[MANY_TAPS_W], 1));
-    refuses(f, graph_conv(&f->g, f->wide, f->wide, 1));
-    refuses(f, graph_conv(&f->g, f->wide, 0, 1));
-    refuses(f, graph_conv(&f->g, f->state, f->weight[CONV_W], 1));
+    fixture_init(f);
+    id = graph_conv(&f->g, f->wide, f->weight[CONV_W], 3, GRAPH_CONV_PLAIN);
+    assert_int_equal(f->values[id].i[1], GRAPH_CONV_PLAIN);
+    refuses(f, graph_conv(&f->g, f->wide, f->weight[CONV_W], 1, (graph_conv_act)2));
+    refuses(
+        f, graph_conv(&f->g, f->wide, f->weight[CONV_W], 0, GRAPH_CONV_SILU)); /* keys and values */
+    refuses(f, graph_conv(&f->g, f->wide, f->weight[CONV_W], 65536, GRAPH_CONV_SILU));
+    refuses(f, graph_conv(&f->g, f->x, f->weight[CONV_W], 1, GRAPH_CONV_SILU));
+    refuses(f, graph_conv(&f->g, f->wide, f->weight[WIDE_BIAS], 1, GRAPH_CONV_SILU));
+    refuses(f, graph_conv(&f->g, f->wide, f->weight[MANY_TAPS_W], 1, GRAPH_CONV_SILU));
+    refuses(f, graph_conv(&f->g, f->wide, f->wide, 1, GRAPH_CONV_SILU));
+    refuses(f, graph_conv(&f->g, f->wide, 0, 1, GRAPH_CONV_SILU));
+    refuses(f, graph_conv(&f->g, f->state, f->weight[CONV_W], 1, GRAPH_CONV_SILU));
     /* Twice the same state, and keys and values into it. */
     fixture_init(f);
-    assert_int_not_equal(graph_conv(&f->g, f->wide, f->weight[CONV_W], 1), 0);
-    check_refused(f, graph_conv(&f->g, f->wide, f->weight[CONV_W], 1), f->g.n_values, __LINE__);
+    assert_int_not_equal(graph_conv(&f->g, f->wide, f->weight[CONV_W], 1, GRAPH_CONV_SILU), 0);
+    check_refused(f, graph_conv(&f->g, f->wide, f->weight[CONV_W], 1, GRAPH_CONV_SILU),
+                  f->g.n_values, __LINE__);
     fixture_init(f);
-    assert_int_not_equal(graph_conv(&f->g, f->wide, f->weight[CONV_W], 1), 0);
+    assert_int_not_equal(graph_conv(&f->g, f->wide, f->weight[CONV_W], 1, GRAPH_CONV_SILU), 0);
     assert_int_equal(graph_kv_append(&f->g, f->x, f->x, 1, KEY_HEADS), 0);
 }
 
@@ -655,7 +679,7 @@ static graph_delta delta_of(fixture *f)
     graph_delta d = {.state_i = 1, .n_k_heads = 2, .k_dim = 5, .eps = 1e-6F};
     d.decay = graph_linear(&f->g, f->x, f->weight[GATE_W], 0);
     d.rate = graph_linear(&f->g, f->x, f->weight[GATE_W], 0);
-    d.x = graph_conv(&f->g, f->wide, f->weight[CONV_W], 1);
+    d.x = graph_conv(&f->g, f->wide, f->weight[CONV_W], 1, GRAPH_CONV_SILU);
     d.a_log = d.bias = f->weight[GATE_BIAS];
     return d;
 }
@@ -727,6 +751,7 @@ static void (*const RULES[GRAPH_N_OPS])(fixture *f) = {
     [GRAPH_LAYER_NORM] = rules_layer_norm,
     [GRAPH_ACT] = rules_act,
     [GRAPH_POSITION_SCALE] = rules_position_scale,
+    [GRAPH_MUL] = rules_mul,
 };
 
 static void test_every_operation_has_its_rules(void **state)

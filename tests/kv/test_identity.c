@@ -61,6 +61,7 @@ static const variant DIFFERENT[] = {
     {"bf16", {FULL_OF(2, 64, 32), TOY_OF(3, 20)}, PLAIN_BOUNDS},
     {"bf16", {FULL_OF(2, 64, 64), TOY_OF(4, 20)}, PLAIN_BOUNDS},
     {"bf16", {FULL_OF(2, 64, 64), TOY_OF(3, 21)}, PLAIN_BOUNDS},
+    {"bf16", {FULL_OF(2, 64, 64), TOY_OF(3, 0)}, PLAIN_BOUNDS},
     {"bf16", {TOY_OF(3, 20), FULL_OF(2, 64, 64)}, PLAIN_BOUNDS},
     {"bf16", {FULL_OF(1, 64, 64), FULL_OF(1, 64, 64)}, PLAIN_BOUNDS},
     {"bf16", {FULL_OF(1, 64, 64), WINDOW_OF(KV_LAYOUT_WINDOW, 8)}, PLAIN_BOUNDS},

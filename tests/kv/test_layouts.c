@@ -113,6 +113,29 @@ static void test_recurrent_keeps_no_positions(void **state)
     assert_int_equal(layout->slots(&g, UINT32_MAX, UINT32_MAX), 0);
 }
 
+/* A convolution leaves a tail and no matrix. */
+static void test_recurrent_has_what_it_has(void **state)
+{
+    (void)state;
+    kv_plane planes[KV_PLANES_MOST];
+    kv_geometry g = {.layout = KV_LAYOUT_RECURRENT,
+                     .page_tokens = 16,
+                     .buffers_at = {0, 64},
+                     .buffer_bytes = {64, 128}};
+    const kv_layout *layout = kv_layout_by_id(g.layout);
+    assert_int_equal(layout->state_list(&g, planes), 2);
+    assert_string_equal(planes[1].name, "matrix");
+    assert_int_equal(planes[1].at, 64);
+    g.buffer_bytes[KV_BUFFER_MATRIX] = 0;
+    assert_int_equal(layout->state_list(&g, planes), 1);
+    assert_string_equal(planes[0].name, "tail");
+    assert_int_equal(planes[0].bytes, 64);
+    g.buffer_bytes[KV_BUFFER_TAIL] = 0;
+    g.buffer_bytes[KV_BUFFER_MATRIX] = 128;
+    assert_int_equal(layout->state_list(&g, planes), 1);
+    assert_string_equal(planes[0].name, "matrix");
+}
+
 /* All of an encoder is kept, however long the decoder's sequence gets. */
 static void test_cross_keeps_all(void **state)
 {
@@ -197,6 +220,7 @@ int main(void)
         cmocka_unit_test(test_kv20_chunks),
         cmocka_unit_test(test_latent_keeps_all),
         cmocka_unit_test(test_recurrent_keeps_no_positions),
+        cmocka_unit_test(test_recurrent_has_what_it_has),
         cmocka_unit_test(test_cross_keeps_all),
         cmocka_unit_test(test_kv18_slots_never_collide),
         cmocka_unit_test(test_kv61_slots_of_large_numbers),

@@ -296,6 +296,20 @@ static double activate(uint32_t act, double x)
     return x / (1.0 + exp(-2.0 * u));
 }
 
+static void run_mul(graph_oracle *o, const graph_value *v, double *y, double *ye)
+{
+    size_t cols = o->g->values[v->in[1]].cols;
+    for (size_t i = 0; i < (size_t)o->n * v->cols; i++) {
+        size_t j = cols == 1 ? i / v->cols : i;
+        double a = o->x[v->in[0]][i];
+        double b = o->x[v->in[1]][j];
+        double ae = o->e[v->in[0]][i];
+        double be = o->e[v->in[1]][j];
+        y[i] = a * b;
+        ye[i] = ae * (fabs(b) + be) + fabs(a) * be + U * (fabs(a) + ae) * (fabs(b) + be);
+    }
+}
+
 /* No activation is steeper than 1.2. */
 static interval glu_of(uint32_t act, interval a, interval b)
 {
@@ -740,8 +754,9 @@ static void run_conv(graph_oracle *o, const graph_value *v, double *y, double *y
                 off += fabs(factor) * e;
                 terms += fabs(factor) * (fabs(x) + e);
             }
-            y[i * cols + c] = activate(GRAPH_SILU, sum);
-            ye[i * cols + c] = 1.2 * (off + CONV_UNITS * U * terms);
+            bool plain = v->i[1] == GRAPH_CONV_PLAIN;
+            y[i * cols + c] = plain ? sum : activate(GRAPH_SILU, sum);
+            ye[i * cols + c] = (plain ? 1.0 : 1.2) * (off + CONV_UNITS * U * terms);
         }
         free(w);
     }
@@ -889,6 +904,9 @@ static void run_value(graph_oracle *o, graph_id id)
     case GRAPH_ACT:
     case GRAPH_SOFTCAP:
         run_elementwise(o, v, o->x[id], o->e[id]);
+        break;
+    case GRAPH_MUL:
+        run_mul(o, v, o->x[id], o->e[id]);
         break;
     case GRAPH_ATTEND:
         run_attend(o, v);

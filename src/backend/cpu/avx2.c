@@ -34,6 +34,7 @@ void cpu_fill_avx2(cpu_kernels *k)
     k->glu_gelu_tanh = glu_gelu_tanh;
     k->glu_sigmoid = glu_sigmoid;
     k->conv_silu = conv_silu;
+    k->conv_plain = conv_plain;
     k->delta = delta;
     k->scores_f32 = scores_f32;
     k->scores_f16 = scores_f16;

@@ -335,7 +335,7 @@ typedef float kernel_exp_sum_fn(float *s, uint32_t n, float max);
 /* The largest of n >= 1 numbers. */
 typedef float kernel_max_fn(const float *s, uint32_t n);
 
-/* y[c] = silu(sum_j w[j, c] x_j[c]) of one token, j ascending. */
+/* y[c] = silu(sum_j w[j, c] x_j[c]) of one token, j ascending, or the sum itself. */
 typedef struct kernel_conv {
     const float *const *x; /* [n_taps] of [n] */
     const float *w;        /* [n_taps, stride] */
@@ -385,6 +385,7 @@ typedef uint64_t kernel_read_fn(const void *block, size_t n_bytes, uint32_t loop
     X(glu_gelu_erf, kernel_glu_fn, 32)                                                             \
     X(glu_sigmoid, kernel_glu_fn, 32)                                                              \
     X(conv_silu, kernel_conv_fn, 64)                                                               \
+    X(conv_plain, kernel_conv_fn, 64)                                                              \
     X(delta, kernel_delta_fn, 64)                                                                  \
     X(scores_f32, kernel_scores_fn, 64)                                                            \
     X(scores_f16, kernel_scores_fn, 64)                                                            \

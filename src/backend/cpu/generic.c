@@ -158,15 +158,26 @@ static void glu_sigmoid(const float *gate, const float *up, uint32_t n, float *y
     }
 }
 
+static double conv_column(const kernel_conv *a, uint32_t c)
+{
+    double sum = 0.0;
+    for (uint32_t j = 0; j < a->n_taps; j++) {
+        sum += (double)a->w[j * a->stride + c] * (double)a->x[j][c];
+    }
+    return sum;
+}
+
 static void conv_silu(const kernel_conv *a)
 {
     for (uint32_t c = 0; c < a->n; c++) {
-        double sum = 0.0;
-        for (uint32_t j = 0; j < a->n_taps; j++) {
-            sum += (double)a->w[j * a->stride + c] * (double)a->x[j][c];
-        }
+        double sum = conv_column(a, c);
         a->y[c] = (float)(sum / (1.0 + exp(-sum)));
     }
+}
+
+static void conv_plain(const kernel_conv *a)
+{
+    for (uint32_t c = 0; c < a->n; c++) a->y[c] = (float)conv_column(a, c);
 }
 
 /* S is rounded once a token: that is how it is kept. */
@@ -356,6 +367,7 @@ void cpu_fill_generic(cpu_kernels *k)
     k->glu_gelu_erf = glu_gelu_erf;
     k->glu_sigmoid = glu_sigmoid;
     k->conv_silu = conv_silu;
+    k->conv_plain = conv_plain;
     k->delta = delta;
     k->scores_f32 = scores_f32;
     k->scores_f16 = scores_f16;

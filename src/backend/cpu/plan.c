@@ -226,7 +226,7 @@ static void share_input(planner *pl, graph_id id)
     const graph_value *v = &pl->g->values[id];
     bool in_place = v->op == GRAPH_ADD || v->op == GRAPH_SCALE || v->op == GRAPH_ROPE ||
                     v->op == GRAPH_RMS_NORM || v->op == GRAPH_LAYER_NORM || v->op == GRAPH_ACT ||
-                    v->op == GRAPH_POSITION_SCALE;
+                    v->op == GRAPH_POSITION_SCALE || v->op == GRAPH_MUL;
     graph_id from = v->op == GRAPH_ADD ? v->in[1] : v->in[0];
     if (!in_place || id == pl->g->output || is_constant(pl->g->values[from].op)) return;
     if (graph_last_use(pl->g, from) == id && count_uses(pl->g, from) == 1) {

@@ -93,6 +93,8 @@ static void conv_columns(const cpu_run *r, graph_id id, const stretch *s, uint32
     uint32_t first = piece * CONV_COLUMNS;
     uint32_t n = v->cols - first < CONV_COLUMNS ? v->cols - first : CONV_COLUMNS;
     const float *x[GRAPH_TAPS];
+    const cpu_kernels *k = &r->b->kernels;
+    kernel_conv_fn *fn = v->i[1] == GRAPH_CONV_PLAIN ? k->conv_plain : k->conv_silu;
     kernel_conv a = {
         .x = x, .w = r->p->decoded[id] + first, .n_taps = n_taps, .n = n, .stride = v->cols};
     for (uint32_t i = 0; i < s->n; i++) {
@@ -100,7 +102,7 @@ static void conv_columns(const cpu_run *r, graph_id id, const stretch *s, uint32
             x[j] = token_before(r, v, s, i, n_taps - 1 - j, n_taps - 1) + first;
         }
         a.y = s->y + (size_t)i * v->cols + first;
-        r->b->kernels.conv_silu(&a);
+        fn(&a);
         if (s->keeps_record) memcpy(kv_record(s->view, i) + first, x[n_taps - 1], n * sizeof *a.y);
     }
     leave_tail(r, id, s, s->n, first, n, kv_fresh(s->view, KV_BUFFER_TAIL));

@@ -180,6 +180,20 @@ static void run_elementwise(const cpu_run *r, const graph_value *v, float *y, to
     }
 }
 
+static void run_mul(const cpu_run *r, const graph_value *v, float *y, token_range t)
+{
+    const float *a = cpu_data(r, v->in[0]);
+    const float *b = cpu_data(r, v->in[1]);
+    size_t cols = v->cols;
+    if (r->p->g->values[v->in[1]].cols == cols) {
+        for (size_t i = t.first * cols; i < t.end * cols; i++) y[i] = a[i] * b[i];
+        return;
+    }
+    for (size_t i = t.first; i < t.end; i++) {
+        for (size_t c = 0; c < cols; c++) y[i * cols + c] = a[i * cols + c] * b[i];
+    }
+}
+
 /* The sequence that token i belongs to. */
 static uint32_t row_of(const backend_step *step, uint32_t token_i)
 {
@@ -297,6 +311,9 @@ static void run_value(const cpu_run *r, graph_id id, token_range t, uint32_t thr
     case GRAPH_KV_APPEND:
     case GRAPH_KV_STORE:
         run_append(r, v, t);
+        break;
+    case GRAPH_MUL:
+        run_mul(r, v, cpu_data(r, id), t);
         break;
     case GRAPH_TAKE:
         run_take(r, v, cpu_data(r, id), t);

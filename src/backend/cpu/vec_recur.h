@@ -9,7 +9,7 @@
 
 #include "backend/cpu/vec_elem.h"
 
-static void conv_silu(const kernel_conv *a)
+INLINE void conv(const kernel_conv *a, const bool silu)
 {
     vf one = vf_set1(1.0F);
     uint32_t c = 0;
@@ -18,7 +18,7 @@ static void conv_silu(const kernel_conv *a)
         for (uint32_t j = 0; j < a->n_taps; j++) {
             sum = vf_fma(vf_load(a->w + j * a->stride + c), vf_load(a->x[j] + c), sum);
         }
-        vf_store(a->y + c, vf_silu(sum, one));
+        vf_store(a->y + c, silu ? vf_silu(sum, one) : sum);
     }
     uint32_t n = a->n - c;
     if (n == 0) return;
@@ -27,7 +27,17 @@ static void conv_silu(const kernel_conv *a)
         vf w = vf_load_part(a->w + j * a->stride + c, n);
         sum = vf_fma(w, vf_load_part(a->x[j] + c, n), sum);
     }
-    vf_store_part(a->y + c, vf_silu(sum, one), n);
+    vf_store_part(a->y + c, silu ? vf_silu(sum, one) : sum, n);
+}
+
+static void conv_silu(const kernel_conv *a)
+{
+    conv(a, true);
+}
+
+static void conv_plain(const kernel_conv *a)
+{
+    conv(a, false);
 }
 
 INLINE vf load_some(const float *at, uint32_t n)

@@ -356,6 +356,16 @@ static double activate(graph_act act, double x)
     return 0.5 * x * (1.0 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
 }
 
+static void run_mul(const run_state *r, const graph_value *v, float *y)
+{
+    const float *a = data(r, v->in[0]);
+    const float *b = data(r, v->in[1]);
+    size_t cols = r->p->g->values[v->in[1]].cols;
+    for (size_t i = 0; i < (size_t)n_rows(r, v) * v->cols; i++) {
+        y[i] = a[i] * b[cols == 1 ? i / v->cols : i];
+    }
+}
+
 static void run_elementwise(const run_state *r, const graph_value *v, float *y)
 {
     const float *a = data(r, v->in[0]);
@@ -573,7 +583,8 @@ static void conv_stretch(const run_state *r, const graph_value *v, const stretch
             for (size_t j = 0; j < n_taps; j++) {
                 sum += (double)r->p->row[j] * tap(s, v->cols, n_taps - 1, i, n_taps - 1 - j, c);
             }
-            s->y[i * v->cols + c] = (float)activate(GRAPH_SILU, sum);
+            if (v->i[1] == GRAPH_CONV_SILU) sum = activate(GRAPH_SILU, sum);
+            s->y[i * v->cols + c] = (float)sum;
         }
         for (size_t j = 0; j + 1 < n_taps; j++) {
             /* As seen from the token behind the last. */
@@ -752,6 +763,9 @@ static void run_value(const run_state *r, graph_id id)
     case GRAPH_ACT:
     case GRAPH_SOFTCAP:
         run_elementwise(r, v, data(r, id));
+        break;
+    case GRAPH_MUL:
+        run_mul(r, v, data(r, id));
         break;
     case GRAPH_KV_APPEND:
     case GRAPH_KV_STORE:

@@ -1,0 +1,88 @@
+/* hybrid.h - Qwen's hybrids: most layers are gated delta nets, the others attend with gated
+ * outputs, and queries and keys that are normed and turned in part; behind either stand an MLP, or
+ * experts and one that every token goes to. Sources: Transformers' modeling_qwen3_5,
+ * modeling_qwen3_5_moe, modeling_qwen3_next; MLX's files, which differ in two things: norm weights
+ * are stored as they are used, not as offsets from 1, and the convolution is [C, K, 1]. The norm
+ * behind the recurrence has no offset in either. An image tower is left out. */
+#ifndef MODELS_HYBRID_H
+#define MODELS_HYBRID_H
+
+#include "models/parts.h"
+
+/* Slots behind those of parts.h. */
+typedef enum hybrid_slot {
+    DELTA_QKV = PART_N_SLOTS,
+    DELTA_Z,
+    DELTA_RATE,
+    DELTA_DECAY,
+    DELTA_ALL,   /* of each key head: queries, keys, values, z */
+    DELTA_GATES, /* of each key head: rate, decay */
+    DELTA_CONV,
+    DELTA_A_LOG,
+    DELTA_BIAS,
+    DELTA_NORM,
+    DELTA_OUT,
+    ROUTER,
+    EXPERT_GATE,
+    EXPERT_UP,
+    EXPERT_DOWN,
+    SHARED_GATE,
+    SHARED_UP,
+    SHARED_DOWN,
+    SHARED_FACTOR, /* the part of a row that the shared expert has, behind a sigmoid */
+    HYBRID_N_SLOTS
+} hybrid_slot;
+
+extern const model_slot HYBRID_SLOTS[HYBRID_N_SLOTS];
+
+/* Tensors that are left out. */
+extern const char *const HYBRID_DROP[];
+
+/* Rows that all of them have. */
+#define HYBRID_PARAMS                                                                              \
+    {"num_hidden_layers", NULL, SHAPE(n_layers), PARAM_U32, true, 1, MODEL_LAYERS, 0},             \
+        {"hidden_size", NULL, SHAPE(n_embd), PARAM_U32, true, 1, 1 << 20, 0},                      \
+        {"num_attention_heads", NULL, SHAPE(n_heads), PARAM_U32, true, 1, 4096, 0},                \
+        {"num_key_value_heads", NULL, SHAPE(n_kv_heads), PARAM_U32, true, 1, 4096, 0},             \
+        {"head_dim", NULL, SHAPE(head_dim), PARAM_U32, true, 2, 4096, 0},                          \
+        {"vocab_size", NULL, SHAPE(n_vocab), PARAM_U32, true, 1, MODEL_VOCAB, 0},                  \
+        {"max_position_embeddings", NULL, SHAPE(context), PARAM_U32, true, 1, 1 << 30, 0},         \
+        {"rms_norm_eps", NULL, SHAPE(norm_eps), PARAM_F32, true, 1e-12, 1, 0},                     \
+        {"rope_theta", NULL, SHAPE(rope_theta), PARAM_F32, false, 1, 1e12, 1e7},                   \
+        {"linear_num_key_heads", NULL, SHAPE(n_delta_k_heads), PARAM_U32, true, 1, 4096, 0},       \
+        {"linear_num_value_heads", NULL, SHAPE(n_delta_v_heads), PARAM_U32, true, 1, 4096, 0},     \
+        {"linear_key_head_dim", NULL, SHAPE(delta_k_dim), PARAM_U32, true, 1, 4096, 0},            \
+        {"linear_value_head_dim", NULL, SHAPE(delta_v_dim), PARAM_U32, true, 1, 4096, 0},          \
+        {"linear_conv_kernel_dim", NULL, SHAPE(conv_taps), PARAM_U32, true, 2, GRAPH_TAPS, 0},     \
+        {"full_attention_interval",                                                                \
+         NULL,                                                                                     \
+         SHAPE(full_interval),                                                                     \
+         PARAM_U32,                                                                                \
+         false,                                                                                    \
+         1,                                                                                        \
+         MODEL_LAYERS,                                                                             \
+         4},                                                                                       \
+        {"tie_word_embeddings", NULL, SHAPE(tied), PARAM_BOOL, false, 0, 1, 0},                    \
+    {                                                                                              \
+        "attention_bias", NULL, SHAPE(qkv_bias), PARAM_BOOL, false, 0, 1, 0                        \
+    }
+
+/* Of those with experts. */
+#define HYBRID_EXPERT_PARAMS                                                                       \
+    {"num_experts", NULL, SHAPE(n_experts), PARAM_U32, true, 1, 4096, 0},                          \
+        {"num_experts_per_tok", NULL, SHAPE(n_top), PARAM_U32, true, 1, 256, 0},                   \
+        {"moe_intermediate_size", NULL, SHAPE(n_expert_ff), PARAM_U32, true, 1, 1 << 20, 0},       \
+    {                                                                                              \
+        "shared_expert_intermediate_size", NULL, SHAPE(n_shared_ff), PARAM_U32, true, 1, 1 << 20,  \
+            0                                                                                      \
+    }
+
+/* Where moe_interval is set, every so many-th layer has experts. */
+weft_status hybrid_derive(model_params *p, const model_source *source, weft_error *err);
+void hybrid_build(model_build *b);
+
+/* The fields of a model_family that all of them share. */
+#define HYBRID_FAMILY                                                                              \
+    .slots = HYBRID_SLOTS, .n_slots = HYBRID_N_SLOTS, .drop = HYBRID_DROP, .build = hybrid_build
+
+#endif
