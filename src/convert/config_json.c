@@ -158,6 +158,10 @@ static weft_status add_gguf_rope(writer *w, weft_error *err)
         kind = "llama3";
         context = 8192.0;
     }
+    if (r->kind == ROPE_LONG) {
+        return err_set(err, WEFT_UNSUPPORTED,
+                       "the divisors of a long rope cannot be converted from a GGUF file");
+    }
     if (kind == NULL) return WEFT_OK;
     begin_member(w, "rope_scaling");
     strbuf_printf(w->out, "{\"rope_type\":\"%s\",\"factor\":", kind);
@@ -273,6 +277,9 @@ static void add_params(writer *w)
     for (uint32_t i = 0; d != NULL && i < d->n_params; i++) {
         if (!is_repeated(d->params, i)) add_param(w, &d->params[i]);
     }
+    if (d == NULL || d->moe == NULL || d->moe->normalize || says(w, "norm_topk_prob")) return;
+    begin_member(w, "norm_topk_prob");
+    strbuf_add_text(w->out, w->params->route_normalize ? "true" : "false");
 }
 
 /* Members of the text model: those that are there, and those that are missing. */

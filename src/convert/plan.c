@@ -64,8 +64,9 @@ static weft_status find_type(plan *p, weft_error *err)
 /* Whether all of the source is what the slot has. */
 static bool is_whole(const stack_source *source)
 {
-    return source->hf_name != NULL && source->block == SHAPE_NONE &&
-           str_ends(str_of(source->hf_name), ".weight");
+    str name = str_of(source->hf_name == NULL ? "" : source->hf_name);
+    bool named = str_ends(name, ".weight") || str_ends(name, ".bias");
+    return named && source->block == SHAPE_NONE;
 }
 
 /* Where the slot's tensor lies in MLX's files; NULL when there is no such place. plain is room for
@@ -74,19 +75,21 @@ static const stack_source *own_source(const planner *x, uint32_t slot_i, stack_s
 {
     const model_family *f = x->p->model->family;
     const model_slot *slot = &f->slots[slot_i];
+    const model_stack *stack = slot->stack;
     for (uint32_t i = 0; i < f->n_names; i++) {
-        if (f->names[i].slot == slot_i) return &f->names[i].source;
+        if (f->names[i].slot != slot_i) continue;
+        if (f->names[i].stack == NULL) return &f->names[i].source;
+        stack = f->names[i].stack;
     }
-    if (slot->stack == NULL) {
-        *plain = (stack_source){slot->hf_name, NULL, SHAPE_NONE, SHAPE_NONE};
+    if (stack == NULL) {
+        *plain = (stack_source)STACK_SOURCE(slot->hf_name, NULL, SHAPE_NONE, SHAPE_NONE);
         return plain;
     }
-    for (uint32_t i = 0; i < slot->stack->n_sources; i++) {
-        const stack_source *source = &slot->stack->sources[i];
-        bool fused = source->hf_name != NULL && source->block != SHAPE_NONE;
-        if (x->p->mlx->fused && fused) return source;
-        bool apart = source->hf_name != NULL && strstr(source->hf_name, "%u") != NULL;
-        if (!x->p->mlx->fused && is_whole(source) && !apart) return source;
+    bool fused = slot_i < 32 && (x->p->mlx->fused >> slot_i & 1u) != 0;
+    for (uint32_t i = 0; i < stack->n_sources; i++) {
+        const stack_source *source = &stack->sources[i];
+        if (source->hf_name == NULL || strstr(source->hf_name, "%u") != NULL) continue;
+        if (fused ? source->block != SHAPE_NONE : is_whole(source)) return source;
     }
     return NULL;
 }

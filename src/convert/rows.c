@@ -109,7 +109,7 @@ static const tensor *part_of(const plan_tensor *t, uint64_t *row)
 /* Whether the source's bytes are those to write. */
 static bool is_copy(const plan_tensor *t, const tensor *s)
 {
-    bool moved = t->add != 0.0F || (t->halves != 0 && t->n_rows == 1);
+    bool moved = t->add != 0.0F || s->col_bytes != 0 || (t->halves != 0 && t->n_rows == 1);
     if (moved || s->encoding != t->form.encoding || s->factor != 0.0F) return false;
     if (s->encoding != &ENCODING_AFFINE) return true;
     return s->bits == t->form.bits && s->group == t->form.group && s->param_type == t->form.type;

@@ -35,12 +35,14 @@
  *   kv_append   k [n, heads * Dk], v [n, heads * Dv]; i0 state index, i1 heads: writes the rows of
  *               the step into their sequences' state; a token for attend. Without v the state is
  *               latent: a value is the first columns of its key, which has one head
- *   attend      q [n, H * Dk], state; i0 H, f0 scale, f1 soft-cap: each token against its own
- *               sequence; [n, H * Dv]
+ *   attend      q [n, H * Dk], state, sinks [1, H]; i0 H, f0 scale, f1 soft-cap: each token against
+ *               its own sequence; [n, H * Dv]. A head's sink is the score of one more key, which
+ *               every query sees and which has no value
  *   kv_store    k [n, heads * Dk], v [n, heads * Dv]; i0 state index, i1 heads: as kv_append, but
  *               for graphs to come: nothing in this one reads it
  *   state       i0 state index, i1 heads, i2 Dk: what another graph stored, a token for attend
- *   take        x [TOKENS, d]: rows whose logits are wanted; [OUTPUTS, d]
+ *   take        x [TOKENS, d]: rows whose logits are wanted, [OUTPUTS, d], or whose hidden states
+ *               are, [HIDDEN, d]
  *   softcap     x; f0 c: c tanh(x / c)
  *   stack       i0 first tensor, i1 how many: matrices of one shape behind one another in the list
  *               of tensors, each as it is stored; [rows, cols] of one
@@ -51,9 +53,10 @@
  *               i0 is 1; [n, H * out]
  *   route       s [n, E], bias [E], factor [E]; i0 k, i1 groups, i2 of them that stay, i3
  *               graph_route_flag, f0 scale: k experts a token, see graph_route; [n, 2 k]
- *   experts     x [n, d], route, stacks of E: gate, up [I, d] and down [d, I]; i0 graph_act: the
- *               sum over a token's experts e, as route lists them, of w_e down_e(act(gate_e x) *
- *               up_e x); [n, d]
+ *   experts     x [n, d], route, stacks of E: gate, up [I, d] and down [d, I], and of their biases
+ *               [1, I], [1, I], [1, d]; i0 graph_act, f0 limit: the sum over a token's experts e,
+ *               as route lists them, of w_e down_e(act(gate_e x) * up_e x); [n, d]. With a limit
+ *               gate_e x is at most that, up_e x within it on both sides
  *   conv        x [n, C], weight [C, K]; i0 state index, i1 graph_conv_act: silu of, or just, the
  *               sum of each column's last K numbers, of its own sequence and oldest first, times
  *               the weight's row; the state's tail [K - 1, C] holds those of earlier steps; [n, C]
@@ -78,7 +81,7 @@
     X(SCALE, "scale", 1, 1)                                                                        \
     X(GLU, "glu", 2, 2)                                                                            \
     X(KV_APPEND, "kv_append", 2, 1)                                                                \
-    X(ATTEND, "attend", 2, 2)                                                                      \
+    X(ATTEND, "attend", 3, 2)                                                                      \
     X(TAKE, "take", 1, 1)                                                                          \
     X(SOFTCAP, "softcap", 1, 1)                                                                    \
     X(STACK, "stack", 0, 0)                                                                        \
@@ -86,7 +89,7 @@
     X(CONCAT, "concat", 2, 2)                                                                      \
     X(LINEAR_HEADS, "linear_heads", 2, 2)                                                          \
     X(ROUTE, "route", 3, 1)                                                                        \
-    X(EXPERTS, "experts", 5, 5)                                                                    \
+    X(EXPERTS, "experts", 8, 5)                                                                    \
     X(CONV, "conv", 2, 2)                                                                          \
     X(GATED_DELTA, "gated_delta", 5, 5)                                                            \
     X(KV_STORE, "kv_store", 2, 2)                                                                  \
@@ -104,13 +107,15 @@ typedef enum graph_op {
 } graph_op;
 
 /* silu x s(x); gelu_tanh x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))); gelu_erf x/2 (1 +
- * erf(x/sqrt 2)); sigmoid s(x) = 1 / (1 + e^-x); relu2 max(x, 0)^2, of act only */
+ * erf(x/sqrt 2)); sigmoid s(x) = 1 / (1 + e^-x); relu2 max(x, 0)^2, of act only; gpt_oss x s(1.702
+ * x), times up + 1 in place of up, of experts only */
 typedef enum graph_act {
     GRAPH_SILU = 0,
     GRAPH_GELU_TANH = 1,
     GRAPH_GELU_ERF = 2,
     GRAPH_SIGMOID = 3,
-    GRAPH_RELU2 = 4
+    GRAPH_RELU2 = 4,
+    GRAPH_GPT_OSS = 5
 } graph_act;
 
 typedef enum graph_conv_act { GRAPH_CONV_SILU = 0, GRAPH_CONV_PLAIN = 1 } graph_conv_act;
@@ -132,16 +137,28 @@ typedef struct graph_route {
 /* Symbolic numbers of rows. */
 #define GRAPH_TOKENS 0xffffffffu
 #define GRAPH_OUTPUTS 0xfffffffeu
+#define GRAPH_HIDDEN 0xfffffffdu
+
+/* How many there are of each in a step. */
+typedef struct graph_rows {
+    uint32_t tokens, outputs, hidden;
+} graph_rows;
+
+static inline uint32_t graph_count(graph_rows n, uint32_t rows)
+{
+    if (rows == GRAPH_TOKENS) return n.tokens;
+    return rows == GRAPH_OUTPUTS ? n.outputs : n.hidden;
+}
 
 typedef uint32_t graph_id; /* index into values; 0 is "nothing" */
 
 /* Inputs and integers of an operation; numbers that a conv adds up. */
-enum { GRAPH_INPUTS = 5, GRAPH_INTS = 4, GRAPH_TAPS = 16 };
+enum { GRAPH_INPUTS = 8, GRAPH_INTS = 4, GRAPH_TAPS = 16 };
 
 typedef struct graph_value {
     graph_op op;
     graph_id in[GRAPH_INPUTS];
-    uint32_t rows; /* GRAPH_TOKENS, GRAPH_OUTPUTS, or a weight's rows */
+    uint32_t rows; /* GRAPH_TOKENS, GRAPH_OUTPUTS, GRAPH_HIDDEN, or a weight's rows */
     uint32_t cols;
     uint32_t i[GRAPH_INTS];
     float f[2];
@@ -165,7 +182,8 @@ typedef struct graph {
     uint32_t n_ropes;
     uint32_t n_states; /* 1 + largest state index */
     graph_id output;   /* logits [OUTPUTS, V], once graph_finish was called; 0: none */
-    bool only_stores;  /* finished without logits: what it leaves are states */
+    graph_id hidden;   /* hidden states [HIDDEN, d], once graph_hidden was called; 0: none */
+    bool only_stores;  /* finished without either: what it leaves are states */
     weft_error error;  /* the first */
 } graph;
 
@@ -201,7 +219,11 @@ graph_id graph_kv_store(graph *g, graph_id k, graph_id v, uint32_t state_i, uint
 graph_id graph_state(graph *g, uint32_t state_i, uint32_t n_heads, uint32_t k_dim, uint32_t v_dim);
 graph_id graph_attend(graph *g, graph_id q, graph_id state, uint32_t n_heads, float scale,
                       float softcap);
+/* sinks 0: none */
+graph_id graph_attend_sinks(graph *g, graph_id q, graph_id state, graph_id sinks, uint32_t n_heads,
+                            float scale, float softcap);
 graph_id graph_take(graph *g, graph_id x);
+graph_id graph_take_hidden(graph *g, graph_id x);
 graph_id graph_softcap(graph *g, graph_id x, float cap);
 graph_id graph_stack(graph *g, uint32_t tensor_i, uint32_t count);
 graph_id graph_cols(graph *g, graph_id x, uint32_t head_dim, uint32_t first, uint32_t n_cols);
@@ -212,6 +234,9 @@ graph_id graph_route_experts(graph *g, graph_id scores, graph_id bias, graph_id 
 /* stacks: gate, up, down */
 graph_id graph_experts(graph *g, graph_id x, graph_id route, const graph_id stacks[3],
                        graph_act act);
+/* stacks: gate, up, down, and their biases, each 0 where there is none. limit 0: none */
+graph_id graph_experts_biased(graph *g, graph_id x, graph_id route, const graph_id stacks[6],
+                              graph_act act, float limit);
 graph_id graph_conv(graph *g, graph_id x, graph_id weight, uint32_t state_i, graph_conv_act act);
 
 /* Inputs of graph_gated_delta, and how its state is indexed. */
@@ -230,9 +255,20 @@ typedef struct graph_heads {
 
 graph_heads graph_delta_heads(const graph *g, const graph_value *v);
 
-/* Marks the logits, or nothing, 0, if the graph stores what it computes; every value but the output
- * and what stores must have been used. */
+/* Marks hidden states, the second thing that a graph may end in, with wanted rows of its own: what
+ * they cost does not depend on logits, nor logits on them. Nothing else may read x. Before
+ * graph_finish. */
+void graph_hidden(graph *g, graph_id x);
+
+/* Marks the logits, or nothing, 0, if the graph ends in hidden states or stores what it computes;
+ * every value but these must have been used. */
 void graph_finish(graph *g, graph_id logits);
+
+/* Whether a value is what the step gives back: it lies in the caller's memory. */
+static inline bool graph_is_result(const graph *g, graph_id id)
+{
+    return id != 0 && (id == g->output || id == g->hidden);
+}
 
 /* OK, or the first error with the operation and index it happened at. */
 weft_status graph_status(const graph *g, weft_error *err);
@@ -247,7 +283,7 @@ weft_status graph_print(const graph *g, strbuf *out);
 typedef struct graph_slot {
     uint32_t start, end; /* first written, last read */
     graph_id shares;     /* an earlier value whose storage it takes, or 0 */
-    /* In floats, a multiple of 16; SIZE_MAX: no storage (weights, tokens, states, output). */
+    /* In floats, a multiple of 16; SIZE_MAX: no storage (weights, tokens, states, results). */
     size_t offset;
     size_t size; /* in floats */
 } graph_slot;
@@ -255,11 +291,11 @@ typedef struct graph_slot {
 /* Fills start and end by index, shares 0. slots: [n_values]. */
 void graph_lifetimes(const graph *g, graph_slot *slots);
 
-/* Places the values of a step of at most n_tokens tokens and n_outputs wanted rows in one block:
- * two values overlap only if one is dead before the other is first written. A value that shares
- * extends the life of the one it shares with. *total in floats; LIMIT on overflow. */
-weft_status graph_place(const graph *g, uint32_t n_tokens, uint32_t n_outputs, graph_slot *slots,
-                        size_t *total, weft_error *err);
+/* Places the values of a step of at most so many rows in one block: two values overlap only if one
+ * is dead before the other is first written. A value that shares extends the life of the one it
+ * shares with. *total in floats; LIMIT on overflow. */
+weft_status graph_place(const graph *g, graph_rows most, graph_slot *slots, size_t *total,
+                        weft_error *err);
 
 /* Index of the last value that reads id; id itself when none does. */
 graph_id graph_last_use(const graph *g, graph_id id);

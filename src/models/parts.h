@@ -99,18 +99,18 @@ typedef enum part_slot {
     {                                                                                              \
         SHAPE(n_experts),                                                                          \
             (const stack_source[]){                                                                \
-                {prefix "experts.%u." name ".weight", gguf, SHAPE_NONE, SHAPE_NONE},               \
-                {prefix "switch_mlp." name ".weight", NULL, SHAPE_NONE, SHAPE_NONE},               \
-                {prefix "experts.gate_up_proj", NULL, SHAPE(n_gate_up), before}},                  \
+                STACK_SOURCE(prefix "experts.%u." name ".weight", gguf, SHAPE_NONE, SHAPE_NONE),   \
+                STACK_SOURCE(prefix "switch_mlp." name ".weight", NULL, SHAPE_NONE, SHAPE_NONE),   \
+                STACK_SOURCE(prefix "experts.gate_up_proj", NULL, SHAPE(n_gate_up), before)},      \
             3                                                                                      \
     }
 #define PART_EXPERTS_DOWN(prefix, name, gguf)                                                      \
     {                                                                                              \
         SHAPE(n_experts),                                                                          \
             (const stack_source[]){                                                                \
-                {prefix "experts.%u." name ".weight", gguf, SHAPE_NONE, SHAPE_NONE},               \
-                {prefix "switch_mlp." name ".weight", NULL, SHAPE_NONE, SHAPE_NONE},               \
-                {prefix "experts.down_proj", NULL, SHAPE_NONE, SHAPE_NONE}},                       \
+                STACK_SOURCE(prefix "experts.%u." name ".weight", gguf, SHAPE_NONE, SHAPE_NONE),   \
+                STACK_SOURCE(prefix "switch_mlp." name ".weight", NULL, SHAPE_NONE, SHAPE_NONE),   \
+                STACK_SOURCE(prefix "experts.down_proj", NULL, SHAPE_NONE, SHAPE_NONE)},           \
             3                                                                                      \
     }
 
@@ -119,6 +119,7 @@ typedef struct part_attention {
     uint32_t rope_i;
     uint32_t window; /* 0: full */
     bool gated;      /* Wq gives queries and gates, head by head: sigmoid(gate) * attend(...) */
+    uint32_t sinks;  /* their slot; 0: none */
 } part_attention;
 
 /* Describes the state of a layer with the family's heads; window 0: full. Its index. */
@@ -136,7 +137,8 @@ graph_id part_norm(model_build *b, uint32_t slot, uint32_t layer, graph_id x);
 /* Embedding of the step's tokens, scaled where the family does. */
 graph_id part_embed(model_build *b);
 
-/* Final norm of the wanted rows and the output matrix, tied to the embedding when there is none. */
+/* Final norm of the wanted rows: hidden states, and logits by the output matrix, tied to the
+ * embedding when there is none. */
 void part_head(model_build *b, graph_id x);
 
 /* head_dim, kv heads, rope and scale where the checkpoint leaves them out; checks what must

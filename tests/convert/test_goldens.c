@@ -104,9 +104,9 @@ static double deviation(const float *x, size_t n)
     return sqrt(squares / (double)n - mean * mean);
 }
 
-/* Of the logits' standard deviation; 2e-3 is what a golden may differ by, 2.3e-5 is measured, in
- * qwen3_5 6.2e-5. */
-static double worst;
+/* Of the logits' standard deviation; 2e-3 is what a golden may differ by, 3.0e-5 is measured, of
+ * hybrids with experts 1.5e-4. */
+static double worst, bound;
 
 static void check_near(const run *got, const run *expected, uint32_t n_vocab)
 {
@@ -115,7 +115,7 @@ static void check_near(const run *got, const run *expected, uint32_t n_vocab)
     double difference = compare_max_abs(got->prompt_logits, expected->prompt_logits, n, NULL);
     assert_true(scale > 0.0 && !isnan(difference));
     if (difference / scale > worst) worst = difference / scale;
-    assert_true(difference <= 2e-4 * scale);
+    assert_true(difference <= bound * scale);
     assert_memory_equal(got->tokens, expected->tokens, NEW * sizeof(int32_t));
 }
 
@@ -142,7 +142,8 @@ static void check_form(const char *source, const form *f, const int32_t *ids)
                                     .n_threads = 2};
     weft_conversion result = {.struct_size = sizeof result};
     assert_ok(weft_convert(source, target, &options, &result, &err), &err);
-    assert_true(result.n_quantized > 0);
+    /* A narrow model has no whole groups. */
+    assert_true(result.n_quantized + result.n_whole > 0);
     weft_model *original = run_open_model(source);
     weft_model *written = run_open_model(target);
     uint32_t n_vocab = run_n_vocab(written);
@@ -189,7 +190,7 @@ static void check(const char *name)
     int32_t *ids = run_random_ids(PROMPT, run_n_vocab(model), 7);
     weft_model_close(model);
     /* Floating modes once: they differ in nothing that a family decides. */
-    size_t n = strcmp(name, "llama") == 0 ? COUNT_OF(FORMS) : 2;
+    size_t n = strcmp(name, "llama") == 0 ? COUNT_OF(FORMS) : TEST_SLOWED ? 1 : 2;
     for (size_t i = 0; i < n; i++) check_form(source, &FORMS[i], ids);
     free(ids);
 }
@@ -205,6 +206,8 @@ static void test_every_golden(void **state)
     for (const char *name = names; *name != '\0'; name += strlen(name) + 1) {
         if (strchr(name, '.') != NULL) continue;
         worst = 0.0;
+        bound =
+            strncmp(name, "qwen3_5", 7) == 0 || strncmp(name, "qwen3_next", 10) == 0 ? 4e-4 : 1e-4;
         check(name);
         print_message("golden %s: at most %.2g\n", name, worst);
         n++;

@@ -41,7 +41,7 @@ static const tensor TENSORS[N_TENSORS] = {
     [MANY_TAPS_W] = {.name = "many_taps", .n_rows = WIDE, .n_cols = GRAPH_TAPS + 1},
     [GATE_W] = {.name = "gate", .n_rows = 4, .n_cols = WIDTH},
     [GATE_BIAS] = {.name = "gate_bias", .n_rows = 1, .n_cols = 4},
-    [TOO_WIDE] = {.name = "too_wide", .n_rows = 1, .n_cols = GRAPH_OUTPUTS},
+    [TOO_WIDE] = {.name = "too_wide", .n_rows = 1, .n_cols = GRAPH_HIDDEN},
 };
 
 static const float INV_FREQ[3] = {1.0F, 0.5F, 0.25F};
@@ -384,6 +384,16 @@ static void rules_attend(fixture *f)
     refuses(f, graph_attend(&f->g, f->x, f->x, 2, 1, 0));
     refuses(f, graph_attend(&f->g, f->x, 0, 2, 1, 0));
     refuses(f, graph_attend(&f->g, f->taken, f->state, 2, 1, 0));
+    /* A sink for each head. */
+    fixture_init(f);
+    id = graph_state(&f->g, 7, 2, WIDTH, 5);
+    graph_id all = graph_concat(&f->g, f->x, graph_concat(&f->g, f->wide, f->wide, 1), 1);
+    id = graph_attend_sinks(&f->g, all, id, f->weight[GATE_BIAS], 4, 1, 0);
+    check_value(f, id, GRAPH_ATTEND, GRAPH_TOKENS, 20);
+    assert_int_equal(f->values[id].in[2], f->weight[GATE_BIAS]);
+    refuses(f, graph_attend_sinks(&f->g, f->x, f->state, f->weight[GATE_BIAS], 2, 1, 0));
+    refuses(f, graph_attend_sinks(&f->g, f->x, f->state, f->weight[GATE_W], 2, 1, 0));
+    refuses(f, graph_attend_sinks(&f->g, f->x, f->state, f->x, 2, 1, 0));
 }
 
 static void rules_kv_store(fixture *f)
@@ -444,6 +454,10 @@ static void rules_take(fixture *f)
 {
     fixture_init(f);
     check_value(f, graph_take(&f->g, f->wide), GRAPH_TAKE, GRAPH_OUTPUTS, WIDE);
+    graph_id hidden = graph_take_hidden(&f->g, f->wide);
+    check_value(f, hidden, GRAPH_TAKE, GRAPH_HIDDEN, WIDE);
+    check_value(f, graph_scale(&f->g, hidden, 2.0F), GRAPH_SCALE, GRAPH_HIDDEN, WIDE);
+    refuses(f, graph_take_hidden(&f->g, f->taken));
     refuses(f, graph_take(&f->g, f->taken));
     refuses(f, graph_take(&f->g, 0));
     refuses(f, graph_take(&f->g, f->tokens));
@@ -618,6 +632,52 @@ static graph_id experts_of(fixture *f, uint32_t gate, uint32_t up, uint32_t down
     return graph_experts(&f->g, outputs ? f->taken : f->x, route, stacks, GRAPH_SILU);
 }
 
+/* Biases of the experts above, stacks of 7, 7 and 24 numbers; wrong: which of them is refused. */
+static graph_id biased_experts(fixture *f, graph_act act, float limit, int wrong)
+{
+    static tensor many[6 * WIDTH];
+    graph_id id = experts_of(f, WIDTH, WIDTH, WIDTH, false);
+    const graph_value v = f->values[id];
+    f->g.n_values = id;
+    memcpy(many, f->g.tensors, 3 * WIDTH * sizeof *many);
+    for (uint32_t i = 3 * WIDTH; i < COUNT_OF(many); i++) {
+        uint64_t n_cols = i >= 5 * WIDTH ? WIDTH : 7;
+        many[i] = (tensor){.name = "bias", .n_rows = 1, .n_cols = n_cols};
+    }
+    if (wrong == 0) many[4 * WIDTH].n_cols = 8;
+    for (uint32_t i = 5 * WIDTH; i < COUNT_OF(many) && wrong == 1; i++) many[i].n_rows = 2;
+    f->g.tensors = many;
+    f->g.n_tensors = COUNT_OF(many);
+    graph_id stacks[6] = {v.in[2], v.in[3], v.in[4]};
+    for (uint32_t i = 3; i < 6; i++) {
+        uint32_t from = wrong == 2 && i == 5 ? 3 : i;
+        if (wrong == 4 && i == 4) continue;
+        stacks[i] = graph_stack(&f->g, from * WIDTH, wrong == 3 && i == 4 ? WIDTH - 1 : WIDTH);
+    }
+    if (wrong == 4) stacks[4] = f->weight[GATE_BIAS];
+    return graph_experts_biased(&f->g, v.in[0], v.in[1], stacks, act, limit);
+}
+
+static void rules_biased_experts(fixture *f)
+{
+    graph_id id = biased_experts(f, GRAPH_GPT_OSS, 7.0F, -1);
+    check_value(f, id, GRAPH_EXPERTS, GRAPH_TOKENS, WIDTH);
+    assert_true(f->values[id].f[0] == 7.0F && f->values[id].i[0] == GRAPH_GPT_OSS);
+    for (uint32_t i = 5; i < 8; i++) assert_int_equal(f->values[id].in[i], id - 8 + i);
+    check_refused(f, biased_experts(f, GRAPH_SILU, 0.0F, 1), id, __LINE__);
+    check_refused(f, biased_experts(f, GRAPH_SILU, 0.0F, 2), id, __LINE__);
+    check_refused(f, biased_experts(f, GRAPH_SILU, 0.0F, 3), id, __LINE__);
+    check_refused(f, biased_experts(f, GRAPH_SILU, 0.0F, 4), id - 1, __LINE__);
+    check_refused(f, biased_experts(f, GRAPH_SILU, -1.0F, -1), id, __LINE__);
+    check_refused(f, biased_experts(f, GRAPH_SIGMOID, 0.0F, -1), id, __LINE__);
+    /* Stacks are of one shape. */
+    assert_int_equal(biased_experts(f, GRAPH_SILU, 0.0F, 0), 0);
+    /* Of the other operation with activations it is none. */
+    now_name = graph_op_name(GRAPH_GLU);
+    refuses(f, graph_glu(&f->g, f->x, f->x, GRAPH_GPT_OSS));
+    now_name = graph_op_name(GRAPH_EXPERTS);
+}
+
 static void rules_experts(fixture *f)
 {
     graph_id id = experts_of(f, WIDTH, WIDTH, WIDTH, false);
@@ -640,6 +700,7 @@ static void rules_experts(fixture *f)
                            GRAPH_SILU);
         check_refused(f, id, index, __LINE__);
     }
+    rules_biased_experts(f);
 }
 
 static void rules_conv(fixture *f)
@@ -894,9 +955,71 @@ static void test_finish_without_logits(void **state)
     graph_slot slots[CAPACITY];
     size_t total;
     graph_lifetimes(&g, slots);
-    assert_ok(graph_place(&g, 5, 2, slots, &total, &err), &err);
+    assert_ok(graph_place(&g, (graph_rows){5, 2, 0}, slots, &total, &err), &err);
     assert_true(slots[4].offset == SIZE_MAX && slots[3].offset == 0);
     assert_int_equal(total, size_align(5 * WIDTH, 16));
+}
+
+/* Hidden states beside logits, and alone: rows of their own, read by nothing. */
+static void test_finish_with_hidden(void **state)
+{
+    (void)state;
+    graph g;
+    graph_value values[CAPACITY];
+    weft_error err = {0};
+    for (uint32_t with_logits = 0; with_logits < 2; with_logits++) {
+        graph_init(&g, values, CAPACITY, TENSORS, N_TENSORS);
+        graph_id x = graph_embed(&g, graph_tokens(&g), graph_weight(&g, EMBED_W));
+        graph_id hidden = graph_scale(&g, graph_take_hidden(&g, x), 2.0F);
+        graph_hidden(&g, hidden);
+        graph_id logits = with_logits == 1 ? graph_take(&g, x) : 0;
+        graph_finish(&g, logits);
+        assert_ok(graph_status(&g, &err), &err);
+        assert_int_equal(g.hidden, hidden);
+        assert_int_equal(g.output, logits);
+        assert_false(g.only_stores);
+        assert_true(graph_is_result(&g, hidden));
+        assert_false(graph_is_result(&g, x));
+        assert_false(graph_is_result(&g, 0));
+        /* What the caller takes has no storage. */
+        graph_slot slots[CAPACITY];
+        size_t total;
+        graph_lifetimes(&g, slots);
+        assert_ok(graph_place(&g, (graph_rows){5, 2, 3}, slots, &total, &err), &err);
+        assert_true(slots[hidden].offset == SIZE_MAX && slots[x].offset == 0);
+        assert_int_equal(total, size_align(5 * WIDTH, 16) + size_align(3 * WIDTH, 16));
+    }
+}
+
+static void test_hidden_refused(void **state)
+{
+    (void)state;
+    static const char *const MESSAGES[] = {
+        "graph: value 3 is not the one matrix of hidden states",
+        "graph: value 4 is not the one matrix of hidden states",
+        "graph: value 5 is not the one matrix of hidden states",
+        "graph: value 64 is not the one matrix of hidden states",
+        "graph value 5: a value behind hidden states reads this take",
+        "graph: value 5 is not a matrix of wanted rows",
+    };
+    for (uint32_t i = 0; i < COUNT_OF(MESSAGES); i++) {
+        graph g;
+        graph_value values[CAPACITY];
+        weft_error err = {0};
+        graph_init(&g, values, CAPACITY, TENSORS, N_TENSORS);
+        graph_id x = graph_embed(&g, graph_tokens(&g), graph_weight(&g, EMBED_W));
+        graph_id taken = graph_take(&g, x);
+        graph_id hidden = graph_take_hidden(&g, x);
+        if (i == 0) graph_hidden(&g, x);
+        if (i == 1) graph_hidden(&g, taken);
+        if (i == 3) graph_hidden(&g, CAPACITY);
+        graph_hidden(&g, hidden);
+        if (i == 2) graph_hidden(&g, hidden);
+        if (i == 4) graph_scale(&g, hidden, 2.0F);
+        graph_finish(&g, i == 5 ? hidden : taken);
+        assert_status(WEFT_FORMAT, graph_status(&g, &err), &err);
+        assert_string_equal(err.message, MESSAGES[i]);
+    }
 }
 
 static void test_print(void **state)
@@ -942,6 +1065,8 @@ int main(void)
         cmocka_unit_test(test_capacity),
         cmocka_unit_test(test_finish),
         cmocka_unit_test(test_finish_without_logits),
+        cmocka_unit_test(test_finish_with_hidden),
+        cmocka_unit_test(test_hidden_refused),
         cmocka_unit_test(test_print),
         cmocka_unit_test(test_misuse_traps),
     };

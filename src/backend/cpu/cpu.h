@@ -69,7 +69,7 @@ typedef struct linear_op {
 
 typedef struct phase {
     phase_kind kind;
-    uint32_t rows;     /* GRAPH_TOKENS or GRAPH_OUTPUTS */
+    uint32_t rows;     /* GRAPH_TOKENS, GRAPH_OUTPUTS or GRAPH_HIDDEN */
     uint32_t first, n; /* of token_ops or linear_ops */
     graph_id id; /* of ATTEND, RECUR, HEADS and experts, or the glu fused onto the two linear_ops */
     bool to_bf16, to_i16; /* of PAIRS: the forms that down wants */
@@ -119,8 +119,8 @@ struct backend_plan {
     graph_slot *slots; /* [n_values] */
     float *values;     /* [n_floats] */
     /* [n_values], norm weights by their norm (of layer_norm with the bias behind them), others by
-     * their weight, of conv [taps, cols], of gated_delta what keys, then queries, are multiplied
-     * by; else NULL */
+     * their weight, biases of experts [E, n] by their stack, of conv [taps, cols], of gated_delta
+     * what keys, then queries, are multiplied by; else NULL */
     const float **decoded;
     phase *phases; /* [n_phases] */
     token_op *token_ops;

@@ -113,7 +113,7 @@ static weft_status ref_plan(backend *b, const graph *g, const backend_limits *li
     p->slots = mem_alloc_zero(a, g->n_values * sizeof(graph_slot));
     if (p->slots != NULL) {
         graph_lifetimes(g, p->slots);
-        status = graph_place(g, limits->n_tokens, limits->n_outputs, p->slots, &p->n_floats, err);
+        status = graph_place(g, backend_most_rows(limits), p->slots, &p->n_floats, err);
     }
     if (status == WEFT_OK) {
         p->values = mem_alloc(a, p->n_floats * sizeof(float));
@@ -144,14 +144,14 @@ static size_t ref_plan_bytes(const backend_plan *plan)
 
 static float *data(const run_state *r, graph_id id)
 {
-    if (id == r->p->g->output) return r->step->logits;
+    if (graph_is_result(r->p->g, id)) return backend_result(r->step, r->p->g, id);
     ASSERT(r->p->slots[id].offset != SIZE_MAX);
     return r->p->values + r->p->slots[id].offset;
 }
 
 static uint32_t n_rows(const run_state *r, const graph_value *v)
 {
-    return v->rows == GRAPH_TOKENS ? r->step->n_tokens : r->step->n_outputs;
+    return graph_count(backend_step_rows(r->step), v->rows);
 }
 
 static const tensor *weight(const run_state *r, graph_id id)
@@ -351,6 +351,7 @@ static double activate(graph_act act, double x)
 {
     if (act == GRAPH_SILU) return x / (1.0 + exp(-x));
     if (act == GRAPH_SIGMOID) return 1.0 / (1.0 + exp(-x));
+    if (act == GRAPH_GPT_OSS) return x / (1.0 + exp(-(double)1.702F * x));
     if (act == GRAPH_RELU2) return x < 0.0 ? 0.0 : x * x;
     if (act == GRAPH_GELU_ERF) return 0.5 * x * (1.0 + erf(x * 0.70710678118654752440));
     return 0.5 * x * (1.0 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
@@ -392,8 +393,8 @@ static void run_elementwise(const run_state *r, const graph_value *v, float *y)
     }
 }
 
-/* A number for each expert; NULL where there are none. */
-static const float *per_expert(const run_state *r, graph_id id, float *to)
+/* A number for each expert or head; NULL where there are none. */
+static const float *a_vector(const run_state *r, graph_id id, float *to)
 {
     if (id == 0) return NULL;
     weight(r, id)->encoding->decode_row(weight(r, id), 0, to);
@@ -404,22 +405,41 @@ static void run_route(const run_state *r, const graph_value *v, float *y)
 {
     uint32_t n = r->p->g->values[v->in[0]].cols;
     const float *s = data(r, v->in[0]);
-    const float *bias = per_expert(r, v->in[1], r->p->norm_weight);
-    const float *factor = per_expert(r, v->in[2], r->p->row);
+    const float *bias = a_vector(r, v->in[1], r->p->norm_weight);
+    const float *factor = a_vector(r, v->in[2], r->p->row);
     host_router router = {r->p->o, r->p->chooser, r->p->flags};
     for (uint32_t i = 0; i < n_rows(r, v); i++) {
         host_route(v, n, s + (size_t)i * n, bias, factor, router, y + (size_t)i * v->cols);
     }
 }
 
-/* Matrix e of a stack times x. */
-static void multiply_expert(const run_state *r, graph_id stack, uint32_t e, const float *x,
+/* Matrix e of a stack times x, and its bias. */
+static void multiply_expert(const run_state *r, const graph_id stack[2], uint32_t e, const float *x,
                             float *y)
 {
-    const tensor *w = &r->p->g->tensors[r->p->g->values[stack].i[0] + e];
+    const graph *g = r->p->g;
+    const tensor *w = &g->tensors[g->values[stack[0]].i[0] + e];
     memset(r->p->o, 0, (size_t)w->n_rows * sizeof(double));
     multiply(r, w, false, x, r->p->o);
-    for (uint32_t k = 0; k < w->n_rows; k++) y[k] = (float)r->p->o[k];
+    memset(y, 0, (size_t)w->n_rows * sizeof *y);
+    if (stack[1] != 0) {
+        const tensor *bias = &g->tensors[g->values[stack[1]].i[0] + e];
+        bias->encoding->decode_row(bias, 0, y);
+    }
+    for (uint32_t k = 0; k < w->n_rows; k++) y[k] = (float)(r->p->o[k] + (double)y[k]);
+}
+
+/* Of an expert, with what bounds its gate and up. */
+static double expert_glu(const graph_value *v, float gate, float up)
+{
+    float limit = v->f[0];
+    if (limit > 0.0F) {
+        if (gate > limit) gate = limit;
+        if (up > limit) up = limit;
+        if (up < -limit) up = -limit;
+    }
+    double more = v->i[0] == GRAPH_GPT_OSS ? 1.0 : 0.0;
+    return activate((graph_act)v->i[0], (double)gate) * ((double)up + more);
 }
 
 static void run_experts(const run_state *r, const graph_value *v, float *y)
@@ -433,13 +453,11 @@ static void run_experts(const run_state *r, const graph_value *v, float *y)
         memset(p->chooser, 0, v->cols * sizeof(double));
         for (uint32_t k = 0; k < top_k; k++) {
             uint32_t e = (uint32_t)route[k];
-            multiply_expert(r, v->in[2], e, x, p->gate);
-            multiply_expert(r, v->in[3], e, x, p->up);
-            for (uint32_t c = 0; c < n_inner; c++) {
-                double a = activate((graph_act)v->i[0], (double)p->gate[c]);
-                p->gate[c] = (float)(a * (double)p->up[c]);
-            }
-            multiply_expert(r, v->in[4], e, p->gate, p->up);
+            multiply_expert(r, (const graph_id[]){v->in[2], v->in[5]}, e, x, p->gate);
+            multiply_expert(r, (const graph_id[]){v->in[3], v->in[6]}, e, x, p->up);
+            for (uint32_t c = 0; c < n_inner; c++)
+                p->gate[c] = (float)expert_glu(v, p->gate[c], p->up[c]);
+            multiply_expert(r, (const graph_id[]){v->in[4], v->in[7]}, e, p->gate, p->up);
             for (uint32_t c = 0; c < v->cols; c++)
                 p->chooser[c] += (double)route[top_k + k] * (double)p->up[c];
         }
@@ -491,15 +509,15 @@ static void unrotate(double *x, uint32_t n)
     }
 }
 
-/* One query against what it sees of one head: y [v_dim], zeros where that is nothing. The row
- * buffer of the plan holds a decoded key or value. */
+/* One query against what it sees of one head, and a sink where that is a number above -INFINITY: y
+ * [v_dim], zeros where that is nothing. The row buffer of the plan holds a decoded key or value. */
 static void attend_one(const run_state *r, const graph_value *v, const kv_view *view, uint32_t head,
-                       const float *q, backend_span seen, float *y)
+                       const float *q, backend_span seen, double sink, float *y)
 {
     const kv_geometry *g = view->geometry;
     const kv_codec *vc = kv_codec_by_id(g->v_codec);
-    double max = (double)-INFINITY;
-    double sum = 0.0;
+    double max = sink;
+    double sum = sink > (double)-INFINITY ? 1.0 : 0.0;
     double *o = r->p->o;
     memset(o, 0, g->v_dim * sizeof(double));
     for (uint32_t j = seen.first; j < seen.end; j++) {
@@ -525,6 +543,7 @@ static void run_attend(const run_state *r, const graph_value *v, float *y)
 {
     const graph_value *state = &r->p->g->values[v->in[1]];
     const float *q = data(r, v->in[0]);
+    const float *sinks = a_vector(r, v->in[2], r->p->norm_weight);
     uint32_t n_heads = v->i[0];
     for (uint32_t row_i = 0; row_i < r->step->n_rows; row_i++) {
         const kv_view *view = view_of(r, state->i[0], row_i);
@@ -534,7 +553,8 @@ static void run_attend(const run_state *r, const graph_value *v, float *y)
             backend_span seen = backend_seen(r->step, view, i);
             for (uint32_t h = 0; h < n_heads; h++) {
                 size_t at = (size_t)i * n_heads + h;
-                attend_one(r, v, view, h / group, q + at * g->k_dim, seen, y + at * g->v_dim);
+                double sink = sinks == NULL ? (double)-INFINITY : (double)sinks[h];
+                attend_one(r, v, view, h / group, q + at * g->k_dim, seen, sink, y + at * g->v_dim);
             }
         }
     }
@@ -543,9 +563,9 @@ static void run_attend(const run_state *r, const graph_value *v, float *y)
 static void run_take(const run_state *r, const graph_value *v, float *y)
 {
     const float *x = data(r, v->in[0]);
-    for (uint32_t i = 0; i < r->step->n_outputs; i++) {
-        memcpy(y + (size_t)i * v->cols, x + (size_t)r->step->outputs[i] * v->cols,
-               v->cols * sizeof(float));
+    const uint32_t *taken = backend_taken(r->step, v);
+    for (uint32_t i = 0; i < n_rows(r, v); i++) {
+        memcpy(y + (size_t)i * v->cols, x + (size_t)taken[i] * v->cols, v->cols * sizeof(float));
     }
 }
 
@@ -810,7 +830,7 @@ static weft_status ref_run(backend *b, backend_plan *plan, const backend_step *s
                            weft_error *err)
 {
     (void)err;
-    ASSERT(step->n_tokens <= plan->limits.n_tokens && step->n_outputs <= plan->limits.n_outputs);
+    ASSERT(backend_step_fits(step, &plan->limits));
     run_state r = {b, plan, step};
     for (graph_id id = 1; id < plan->g->n_values; id++) run_value(&r, id);
     return WEFT_OK;
