@@ -419,6 +419,57 @@ WEFT_API weft_status weft_state_restore(weft_engine *engine, const char *path,
 WEFT_API weft_status weft_engine_measure_read(weft_engine *engine, uint64_t n_bytes,
                                               double *bytes_per_second, weft_error *err);
 
+/* ---- conversion ------------------------------------------------------------------------------ */
+
+/* Strings are borrowed during the call. */
+typedef struct weft_convert_progress {
+    uint32_t struct_size;
+    uint32_t n_tensors, all_tensors; /* done; in all */
+    uint64_t n_bytes, all_bytes;     /* of weights: written; in all */
+    const char *name;                /* of the tensor being written */
+} weft_convert_progress;
+
+typedef struct weft_convert_options {
+    uint32_t struct_size;
+    uint32_t bits;                   /* of a weight; 0: 4, with "mxfp8" 8 */
+    const weft_allocator *allocator; /* NULL: malloc */
+    const weft_log *log;             /* NULL: silent */
+    const char *mode;                /* "affine" (NULL), "mxfp4", "nvfp4", "mxfp8" */
+    uint32_t group;                  /* weights that share a scale; 0: 64, "nvfp4" 16, others 32 */
+    uint32_t n_threads;              /* 0: one per available processor; the bytes are the same */
+    const char *recipe; /* JSON: rules for some weights (docs/convert.md); NULL: none */
+    size_t recipe_bytes;
+    /* "f32", "f16", "bf16": of what is not quantized, and of scales; NULL: as it is stored, f32
+     * where a GGUF file has blocks. */
+    const char *type;
+    /* The folder whose tokenizer and other small files are copied; NULL: the source, if it is
+     * one. */
+    const char *files;
+    uint64_t shard_bytes; /* most in one file of weights; 0: 5 GiB */
+    /* Called now and then; false ends the conversion with CANCELLED. NULL: none. */
+    void *user;
+    bool (*progress)(void *user, const weft_convert_progress *progress);
+} weft_convert_options;
+
+typedef struct weft_conversion {
+    uint32_t struct_size;
+    uint32_t n_tensors;   /* a quantized one with its scales is one */
+    uint32_t n_quantized; /* of those */
+    uint32_t n_whole;     /* matrices that are not: groups do not divide their columns */
+    uint32_t n_files;     /* of weights */
+    uint32_t n_copied;    /* small files */
+    uint64_t n_params;    /* numbers in all tensors */
+    uint64_t n_bytes;     /* of all tensors as stored */
+} weft_conversion;
+
+/* Writes a model of any format in MLX's form, quantized, to a new folder. source: as for
+ * weft_model_open. target: there must be nothing of that name; it is there when it is complete and
+ * synced, or not at all. Memory is taken for one tensor at a time. options and result may be
+ * NULL. */
+WEFT_API weft_status weft_convert(const char *source, const char *target,
+                                  const weft_convert_options *options, weft_conversion *result,
+                                  weft_error *err);
+
 #ifdef __cplusplus
 }
 #endif

@@ -27,6 +27,7 @@ write src/tensor/grids.c grids.py
 write tests/tensor/encodings.txt encodings.py tools/oracle/mlx_affine_vectors.json
 write tests/kv/affine.txt kv_affine.py tools/oracle/mlx_affine_vectors.json
 write tests/kv/affine_groups.txt kv_affine_groups.py
+write tests/convert/quantize.txt quantize.py
 echo "oracle.sh: tests/chat/fixtures"
 "$python" tools/oracle/templates.py tests/chat/fixtures
 echo "oracle.sh: tests/tokenizer/fixtures"

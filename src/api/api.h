@@ -40,6 +40,10 @@ weft_status api_give_struct(const void *ours, size_t size, void *to, size_t leas
 weft_status api_model_open(const char *path, const weft_model_options *options, const io *files,
                            weft_model **model, weft_error *err);
 
+/* weft_convert over any files. */
+weft_status api_convert(const char *source, const char *target, const weft_convert_options *options,
+                        const io *files, weft_conversion *result, weft_error *err);
+
 /* Copies a list to the caller: LIMIT with *n_ids when it does not fit. */
 weft_status api_give_ids(const token_list *list, int32_t *ids, size_t capacity, size_t *n_ids,
                          weft_error *err);

@@ -1,4 +1,6 @@
 /* io.c - the operating system's files behind struct io. */
+// NOLINTNEXTLINE(bugprone-reserved-identifier): the C library's
+#define _DEFAULT_SOURCE /* syscall */
 #include "base/io.h"
 
 #include <dirent.h>
@@ -10,6 +12,10 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#if defined(__linux__)
+#include <linux/fs.h>
+#include <sys/syscall.h>
+#endif
 
 #include "base/clock.h"
 #include "base/str.h"
@@ -280,6 +286,49 @@ static void system_remove(const io *files, const char *path)
     unlink(path);
 }
 
+/* A name beside path that nothing has yet, most likely. */
+static weft_status name_temporary(const char *path, char *temporary, weft_error *err)
+{
+    int n = snprintf(temporary, IO_PATH_BYTES, "%s.%lx-%llx.tmp", path, (unsigned long)getpid(),
+                     (unsigned long long)clock_now_ns());
+    if (n >= 0 && n < IO_PATH_BYTES) return WEFT_OK;
+    return err_set(err, WEFT_ARGUMENT, "path of %zu bytes is longer than %d", strlen(path),
+                   IO_PATH_BYTES);
+}
+
+static weft_status system_create_folder(const io *files, const char *path, char *temporary,
+                                        weft_error *err)
+{
+    (void)files;
+    for (unsigned attempt = 0;; attempt++) {
+        weft_status status = name_temporary(path, temporary, err);
+        if (status != WEFT_OK) return status;
+        if (mkdir(temporary, 0777) == 0) return WEFT_OK;
+        if (errno != EEXIST || attempt == 100) return fail(err, "create", temporary, errno);
+    }
+}
+
+static void system_remove_folder(const io *files, const char *path)
+{
+    (void)files;
+    rmdir(path);
+}
+
+/* rename would replace an empty folder. Where the file system cannot be told not to, what came
+ * there since the last look is replaced if it is one. */
+static weft_status system_rename_new(const io *files, const char *from, const char *to,
+                                     weft_error *err)
+{
+    (void)files;
+#if defined(SYS_renameat2) && defined(RENAME_NOREPLACE)
+    if (syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0) return WEFT_OK;
+    if (errno != EINVAL && errno != ENOSYS) return fail(err, "rename to", to, errno);
+#endif
+    struct stat st;
+    if (lstat(to, &st) == 0) return fail(err, "rename to", to, EEXIST);
+    return rename(from, to) == 0 ? WEFT_OK : fail(err, "rename to", to, errno);
+}
+
 /* A new file beside path. Not mkstemp: the file keeps this one's mode, which should follow the
  * umask. */
 static weft_status system_create(const io *files, const char *path, char *temporary, io_file *f,
@@ -288,12 +337,8 @@ static weft_status system_create(const io *files, const char *path, char *tempor
     (void)files;
     *f = (io_file){.fd = -1, .path = temporary};
     for (unsigned attempt = 0;; attempt++) {
-        int n = snprintf(temporary, IO_PATH_BYTES, "%s.%lx-%llx.tmp", path, (unsigned long)getpid(),
-                         (unsigned long long)clock_now_ns());
-        if (n < 0 || n >= IO_PATH_BYTES) {
-            return err_set(err, WEFT_ARGUMENT, "path of %zu bytes is longer than %d", strlen(path),
-                           IO_PATH_BYTES);
-        }
+        weft_status status = name_temporary(path, temporary, err);
+        if (status != WEFT_OK) return status;
         f->fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (f->fd >= 0) return WEFT_OK;
         if (errno != EEXIST || attempt == 100) return fail(err, "create", temporary, errno);
@@ -335,6 +380,9 @@ static const io SYSTEM = {
     .rename = system_rename,
     .sync_folder = system_sync_folder,
     .remove = system_remove,
+    .create_folder = system_create_folder,
+    .rename_new = system_rename_new,
+    .remove_folder = system_remove_folder,
 };
 
 const io *io_system(void)

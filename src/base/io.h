@@ -62,6 +62,15 @@ struct io {
     /* The folder that path lies in, so that a rename there outlives the machine's end. */
     weft_status (*sync_folder)(const io *files, const char *path, weft_error *err);
     void (*remove)(const io *files, const char *path);
+
+    /* A new folder beside path, under a name of its own, which goes to temporary
+     * [IO_PATH_BYTES]. */
+    weft_status (*create_folder)(const io *files, const char *path, char *temporary,
+                                 weft_error *err);
+    /* As rename, but IO when there is anything at `to`. */
+    weft_status (*rename_new)(const io *files, const char *from, const char *to, weft_error *err);
+    /* An empty one. */
+    void (*remove_folder)(const io *files, const char *path);
 };
 
 /* The operating system's files. */

@@ -194,15 +194,17 @@ static weft_status refuse_word(const option_index *x, int code, char **argv, wef
 
 static weft_status take_operands(option_parse *p, int argc, char **argv, weft_error *err)
 {
+    const char *names[OPTION_OPERANDS] = {p->operand, p->second};
     int n = argc - optind;
-    if (n > 0 && p->operand == NULL)
+    int n_wanted = p->operand == NULL ? 0 : p->second == NULL ? 1 : 2;
+    if (n > n_wanted && n_wanted == 0)
         return err_set(err, WEFT_ARGUMENT, "'%s' is one word too many", argv[optind]);
-    if (n > 1)
+    if (n > n_wanted)
         return err_set(err, WEFT_ARGUMENT, "'%s' is one word too many after %s '%s'",
-                       argv[optind + 1], p->operand, argv[optind]);
-    if (n == 0 && p->operand != NULL)
-        return err_set(err, WEFT_ARGUMENT, "%s is missing", p->operand);
-    p->given = n == 1 ? argv[optind] : NULL;
+                       argv[optind + n_wanted], names[n_wanted - 1], argv[optind + n_wanted - 1]);
+    if (n < n_wanted) return err_set(err, WEFT_ARGUMENT, "%s is missing", names[n]);
+    p->given = n > 0 ? argv[optind] : NULL;
+    p->given_second = n > 1 ? argv[optind + 1] : NULL;
     return WEFT_OK;
 }
 

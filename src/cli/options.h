@@ -45,15 +45,17 @@ typedef struct option_set {
     size_t n_rows;
 } option_set;
 
-enum { OPTION_SETS = 4, OPTION_OPERANDS = 1 };
+enum { OPTION_SETS = 4, OPTION_OPERANDS = 2 };
 
 typedef struct option_parse {
     option_set sets[OPTION_SETS];
     uint32_t n_sets;
     void *values;        /* already holds the defaults */
-    const char *operand; /* what the one operand is called; NULL: there is none */
+    const char *operand; /* what the operand is called; NULL: there is none */
+    const char *second;  /* another one behind it; NULL: there is none */
     const char *given;   /* out: the operand */
-    bool help;           /* out: --help was there; then nothing else is checked */
+    const char *given_second;
+    bool help; /* out: --help was there; then nothing else is checked */
 } option_parse;
 
 /* argv[0] is the command. ARGUMENT with a sentence for wrong usage. */

@@ -175,4 +175,9 @@ void dense_build(model_build *b);
     .params = DENSE_PARAMS, .n_params = DENSE_N_PARAMS, .slots = DENSE_SLOTS,                      \
     .n_slots = DENSE_N_SLOTS, .drop = DENSE_DROP, .derive = dense_derive, .build = dense_build
 
+/* MLX's form of families whose files are Hugging Face's but for what is fused; the others: with
+ * rows of q and k that GGUF files have in pairs; with norm weights that are offsets; with gate
+ * and up in one. */
+extern const mlx_form DENSE_MLX, DENSE_MLX_PAIRS, DENSE_MLX_OFFSET, DENSE_MLX_FUSED;
+
 #endif

@@ -59,6 +59,17 @@ static const model_stack EXPERT_DOWNS =
         .hf_name = (name), .gguf_name = (gguf), .place = SLOT_LAYER, .rows = SHAPE_NONE,           \
         .cols = SHAPE(n_cols), .if_flag = SHAPE(flag)                                              \
     }
+/* Of heads that rotate. */
+#define HALVES(of, n_rows)                                                                         \
+    {                                                                                              \
+        .hf_name = #of, .place = SLOT_LAYER, .rows = SHAPE(n_rows), .cols = SHAPE(n_embd),         \
+        .if_flag = SHAPE_NONE, .stack = &(of), .mlx = MLX_HALVES                                   \
+    }
+#define HALVES_BIAS(name, gguf, n_cols)                                                            \
+    {                                                                                              \
+        .hf_name = (name), .gguf_name = (gguf), .place = SLOT_LAYER, .rows = SHAPE_NONE,           \
+        .cols = SHAPE(n_cols), .if_flag = SHAPE(qkv_bias), .mlx = MLX_HALVES                       \
+    }
 /* What the record decides, whatever a file has. */
 #define NORM(name, gguf, n_cols, flag)                                                             \
     {                                                                                              \
@@ -103,12 +114,12 @@ const model_slot DENSE_SLOTS[DENSE_N_SLOTS] = {
     [DENSE_Q_NORMS] = ROWS_OF(QUERY_NORMS, one, head_dim, SHAPE(use_qk_norm)),
     [DENSE_K_NORMS] = ROWS_OF(KEY_NORMS, one, head_dim, SHAPE(use_qk_norm)),
     [PART_ATTN_NORM] = NORM("input_layernorm.weight", "attn_norm.weight", n_embd, has_attn_norm),
-    [PART_Q] = ROWS_OF(QUERIES, q_dim, n_embd, SHAPE_NONE),
-    [PART_K] = ROWS_OF(KEYS, kv_dim, n_embd, SHAPE_NONE),
+    [PART_Q] = HALVES(QUERIES, q_dim),
+    [PART_K] = HALVES(KEYS, kv_dim),
     [PART_V] = ROWS_OF(VALUES, kv_dim, n_embd, SHAPE_NONE),
     [PART_O] = MATRIX("self_attn.o_proj.weight", "attn_output.weight", n_embd, q_dim),
-    [PART_Q_BIAS] = VECTOR("self_attn.q_proj.bias", "attn_q.bias", q_dim, qkv_bias),
-    [PART_K_BIAS] = VECTOR("self_attn.k_proj.bias", "attn_k.bias", kv_dim, qkv_bias),
+    [PART_Q_BIAS] = HALVES_BIAS("self_attn.q_proj.bias", "attn_q.bias", q_dim),
+    [PART_K_BIAS] = HALVES_BIAS("self_attn.k_proj.bias", "attn_k.bias", kv_dim),
     [PART_V_BIAS] = VECTOR("self_attn.v_proj.bias", "attn_v.bias", kv_dim, qkv_bias),
     [PART_O_BIAS] = VECTOR("self_attn.o_proj.bias", "attn_output.bias", n_embd, o_bias),
     [PART_MLP_NORM] =
@@ -159,5 +170,10 @@ const model_slot DENSE_SLOTS[DENSE_N_SLOTS] = {
     [DENSE_POST_MLP_NORM] =
         NORM("post_feedforward_layernorm.weight", "post_ffw_norm.weight", n_embd, has_post_norms),
 };
+
+const mlx_form DENSE_MLX = {.types = NULL};
+const mlx_form DENSE_MLX_PAIRS = {.gguf_pairs = true};
+const mlx_form DENSE_MLX_OFFSET = {.norm_add = 1.0F};
+const mlx_form DENSE_MLX_FUSED = {.fused = 1u << PART_GATE | 1u << PART_UP};
 
 const char *const DENSE_DROP[] = {"*.rotary_emb.inv_freq", NULL};

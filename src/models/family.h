@@ -177,7 +177,38 @@ typedef struct model_slot {
     bool squeeze;      /* a dimension of 1 is left out: [C, 1, K] is [C, K] */
     bool strict;       /* if_flag decides for a GGUF file, too, not what is in it */
     const model_stack *stack; /* rows and cols are of one matrix or vector; NULL: a matrix */
+    uint32_t mlx;             /* how MLX stores it, of MLX_ */
 } model_slot;
+
+/* What MLX's files have otherwise than most tensors, of which matrices are quantized and norm
+ * weights have what the family adds to them added already or not (mlx_form). */
+enum {
+    MLX_KEEP = 1,       /* a matrix that is not quantized */
+    MLX_8_BITS = 2,     /* a router: 8 bits in groups of 64, whatever the others have */
+    MLX_TYPE = 4,       /* stays in the type that it is stored in */
+    MLX_PLAIN_NORM = 8, /* nothing is ever added to this norm's weight */
+    MLX_HALVES = 16,    /* rows of heads that rotate, in halves: in GGUF files in pairs, where the
+                           family says so */
+    MLX_TURNED = 32     /* each matrix is what slot `unless` has, turned, and MLX has that */
+};
+
+/* A model_type of Hugging Face's, what MLX calls it, and where its tensors begin there. */
+typedef struct mlx_type {
+    const char *hf, *mlx, *root;
+} mlx_type;
+
+/* MLX's form of a family's checkpoints, which `weft convert` writes. */
+typedef struct mlx_form {
+    const mlx_type *types; /* the first one also for GGUF files; hf NULL behind the last. NULL: the
+                              family's types as they are, tensors in "model." */
+    float norm_add;        /* what is added to norm weights as they are stored there */
+    bool gguf_pairs;       /* see MLX_HALVES */
+    /* 1 << slot of slots whose rows are in one tensor with those of others, where some source has
+     * them so; and of those that are as MLX_8_BITS says. */
+    uint32_t fused, in_8_bits;
+    const char *config; /* members of config.json that mlx-lm wants and others may leave out,
+                              as JSON; NULL: none */
+} mlx_form;
 
 /* Rows of slots of each layer that only Hugging Face's and MLX's files have. flag: if_flag; in:
  * layers. */
@@ -242,6 +273,7 @@ struct model_family {
     /* Fills what follows from the parameters and refuses values it would compute wrongly. */
     weft_status (*derive)(model_params *p, const model_source *source, weft_error *err);
     void (*build)(model_build *b);
+    const mlx_form *mlx; /* NULL: it is not converted */
 };
 
 /* [*count] rows. */

@@ -17,6 +17,17 @@ static const model_stack DOWN_STACK =
 /* The arguments of a row may be one macro. */
 #define MATRIX(...) SLOT_MATRIX(__VA_ARGS__)
 #define VECTOR(...) SLOT_VECTOR(__VA_ARGS__)
+/* Of which MLX has something otherwise. */
+#define MLX_ROUTER(name, n_rows, n_cols)                                                           \
+    {                                                                                              \
+        .hf_name = (name), .place = SLOT_LAYER, .rows = SHAPE(n_rows), .cols = SHAPE(n_cols),      \
+        .if_flag = SHAPE_NONE, .layers = SLOT_IN(is_moe), .mlx = MLX_8_BITS                        \
+    }
+#define MLX_DELTA(name, n_cols, how)                                                               \
+    {                                                                                              \
+        .hf_name = (name), .place = SLOT_LAYER, .rows = SHAPE_NONE, .cols = SHAPE(n_cols),         \
+        .if_flag = SHAPE_NONE, .layers = SLOT_IN(is_recurrent), .mlx = (how)                       \
+    }
 
 /* Of layers that attend; of delta nets, and with which matrices; with an MLP; with experts. */
 #define ATTENDS SHAPE_NONE, SLOT_NOT_IN(is_recurrent)
@@ -48,18 +59,18 @@ const model_slot HYBRID_SLOTS[HYBRID_N_SLOTS] = {
     [DELTA_CONV] = {"linear_attn.conv1d.weight", NULL, SLOT_LAYER, SHAPE(conv_dim),
                     SHAPE(conv_taps), false, SHAPE_NONE, .layers = SLOT_IN(is_recurrent),
                     .squeeze = true},
-    [DELTA_A_LOG] = VECTOR("linear_attn.A_log", n_delta_v_heads, DELTA),
-    [DELTA_BIAS] = VECTOR("linear_attn.dt_bias", n_delta_v_heads, DELTA),
-    [DELTA_NORM] = VECTOR("linear_attn.norm.weight", delta_v_dim, DELTA),
+    [DELTA_A_LOG] = MLX_DELTA("linear_attn.A_log", n_delta_v_heads, MLX_TYPE),
+    [DELTA_BIAS] = MLX_DELTA("linear_attn.dt_bias", n_delta_v_heads, 0),
+    [DELTA_NORM] = MLX_DELTA("linear_attn.norm.weight", delta_v_dim, MLX_PLAIN_NORM),
     [DELTA_OUT] = MATRIX("linear_attn.out_proj.weight", n_embd, delta_dim, DELTA),
-    [ROUTER] = MATRIX("mlp.gate.weight", n_experts, n_embd, MOE),
+    [ROUTER] = MLX_ROUTER("mlp.gate.weight", n_experts, n_embd),
     [EXPERT_GATE] = STACK(GATE_STACK, n_expert_ff, n_embd),
     [EXPERT_UP] = STACK(UP_STACK, n_expert_ff, n_embd),
     [EXPERT_DOWN] = STACK(DOWN_STACK, n_embd, n_expert_ff),
     [SHARED_GATE] = MATRIX("mlp.shared_expert.gate_proj.weight", n_shared_ff, n_embd, MOE),
     [SHARED_UP] = MATRIX("mlp.shared_expert.up_proj.weight", n_shared_ff, n_embd, MOE),
     [SHARED_DOWN] = MATRIX("mlp.shared_expert.down_proj.weight", n_embd, n_shared_ff, MOE),
-    [SHARED_FACTOR] = MATRIX("mlp.shared_expert_gate.weight", one, n_embd, MOE),
+    [SHARED_FACTOR] = MLX_ROUTER("mlp.shared_expert_gate.weight", one, n_embd),
 };
 // clang-format on
 

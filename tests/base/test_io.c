@@ -280,6 +280,43 @@ static void test_sweeps(void **state)
     assert_int_equal(fault_sweep_io(read_and_list, NULL), 3);
 }
 
+/* A folder that is there under its name when it is complete. */
+static void test_new_folder(void **state)
+{
+    (void)state;
+    const io *files = io_system();
+    test_folder place;
+    char one[IO_PATH_BYTES];
+    char two[IO_PATH_BYTES];
+    weft_error err = {WEFT_OK, ""};
+    test_folder_create(&place);
+    const char *path = test_folder_path(&place, "f");
+    assert_ok(files->create_folder(files, path, one, &err), &err);
+    assert_ok(files->create_folder(files, path, two, &err), &err);
+    assert_string_not_equal(one, two);
+    assert_true(files->is_folder(files, one) && !files->exists(files, path));
+    assert_ok(files->rename_new(files, one, path, &err), &err);
+    assert_true(files->is_folder(files, path) && !files->exists(files, one));
+    /* An empty folder of that name is not replaced. */
+    assert_status(WEFT_IO, files->rename_new(files, two, path, &err), &err);
+    assert_true(files->is_folder(files, two));
+    files->remove_folder(files, two);
+    assert_false(files->exists(files, two));
+    err = (weft_error){WEFT_OK, ""};
+    assert_status(WEFT_IO, files->create_folder(files, test_folder_path(&place, "no/f"), one, &err),
+                  &err);
+    char longer[IO_PATH_BYTES + 1];
+    memset(longer, 'a', sizeof longer - 1);
+    longer[sizeof longer - 1] = '\0';
+    err = (weft_error){WEFT_OK, ""};
+    assert_status(WEFT_ARGUMENT, files->create_folder(files, longer, one, &err), &err);
+    /* What is not empty stays. */
+    test_folder_write(&place, "f/x", "x", 1);
+    files->remove_folder(files, path);
+    assert_true(files->is_folder(files, path));
+    test_folder_remove(&place);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -292,6 +329,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_pieces, setup, teardown),
         cmocka_unit_test_setup_teardown(test_read_file, setup, teardown),
         cmocka_unit_test_setup_teardown(test_sweeps, setup, teardown),
+        cmocka_unit_test(test_new_folder),
     };
     return TEST_RUN("base/io", tests);
 }

@@ -91,7 +91,7 @@ class Usage(Case):
     def test_help(self):
         self.assertEqual(self.fine("--version"), "weft 0.1.0\n")
         text = self.fine("--help")
-        for command in ("run", "tokenize", "inspect", "fit", "bench", "logits", "eval", "selfcheck"):
+        for command in ("run", "tokenize", "inspect", "fit", "bench", "logits", "eval", "selfcheck", "convert"):
             self.assertIn(f"  {command} ", text)
             self.assertIn(f"usage: weft {command} ", self.fine(command, "--help"))
             self.assertEqual(self.fine(command, "-h"), self.fine(command, "--help"))
@@ -139,6 +139,14 @@ class Usage(Case):
             (["eval", "ppl", draft, "--text", "x", "--against-kv", "f32"], "belong to kl"),
             (["eval", "kl", draft, "--text", "x"], "--against"),
             (["eval", "kl"], "MODEL is missing"),
+            (["convert"], "SRC is missing"),
+            (["convert", draft], "DST is missing"),
+            (["convert", draft, "a", "b"], "'b' is one word too many after DST 'a'"),
+            (["convert", draft, "x", "--bits", "7"], "not 7 bits"),
+            (["convert", draft, "x", "--group", "48"], "groups of 48"),
+            (["convert", draft, "x", "--mode", "q4"], "affine|mxfp4|nvfp4|mxfp8"),
+            (["convert", draft, "x", "--mode", "mxfp4", "--bits", "8"], "mxfp4 has 4 bits"),
+            (["convert", draft, draft], "is there already"),
             (["bench", draft, "--batch", "1,x"], "'1,x'"),
             (["bench", draft, "--batch", "0"], "'0'"),
             (["bench", draft, "--prompt", ",".join("1" * 33)], "at most 32"),
@@ -1037,6 +1045,48 @@ class Fit(Case):
         self.assertIn("2048", self.sentence(2, "fit", model("draft"), "--context", "2049"))
         self.assertIn("q99", self.sentence(2, "fit", model("draft"), "--kv", "q99"))
         self.assertIn("'0'", self.sentence(2, "fit", model("draft"), "--sequences", "0"))
+
+
+class Convert(Case):
+    def test_a_model(self):
+        target = self.folder / "to"
+        text = self.fine("convert", model("draft"), target, "--bits", "8", "--threads", "2")
+        self.assertRegex(text, r"\A\d+ tensors, \d+ of them quantized\n.* in 1 file, 8\.\d+ bits a weight; \d+ other files\n")
+        config = json.loads((target / "config.json").read_text(encoding="utf-8"))
+        self.assertEqual(config["quantization"], {"group_size": 64, "bits": 8, "mode": "affine"})
+        self.assertEqual(config["quantization"], config["quantization_config"])
+        index = json.loads((target / "model.safetensors.index.json").read_text(encoding="utf-8"))
+        self.assertEqual(set(index["weight_map"].values()), {"model.safetensors"})
+        for name in ("tokenizer.json", "tokenizer_config.json"):
+            self.assertEqual((target / name).read_bytes(), (model("draft") / name).read_bytes())
+        told = json.loads(self.fine("inspect", target, "--json"))
+        self.assertEqual({row["encoding"] for row in told["encodings"]} & {"affine8g64"}, {"affine8g64"})
+        words = ("-p", "Hello", "--temp", "0", "-n", "8")
+        self.assertTrue(self.fine("run", target, *words))
+        self.assertIn("is there already", self.sentence(2, "convert", model("draft"), target))
+        self.assertEqual([path.name for path in self.folder.iterdir()], ["to"])
+
+    def test_recipe(self):
+        recipe = self.folder / "recipe.json"
+        rules = [{"match": "*.down_proj", "layers": [-1, -1], "bits": 6}, {"match": "*.nowhere", "keep": True}]
+        recipe.write_text(json.dumps({"rules": rules}), encoding="utf-8")
+        target = self.folder / "to"
+        done = run("convert", model("draft"), target, "--recipe", recipe)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stderr, "weft: rule 2 of the recipe, '*.nowhere', matches nothing\n")
+        config = json.loads((target / "config.json").read_text(encoding="utf-8"))
+        last = f"model.layers.{config['num_hidden_layers'] - 1}.mlp.down_proj"
+        self.assertEqual(config["quantization"][last], {"group_size": 64, "bits": 6, "mode": "affine"})
+        self.assertEqual(len(config["quantization"]), 4)
+        recipe.write_text('{"rules": [{"match": "a"}, {"match": "b", "bits": 9}]}', encoding="utf-8")
+        failure = self.sentence(1, "convert", model("draft"), self.folder / "other", "--recipe", recipe)
+        self.assertIn("recipe: rule 2: affine has", failure)
+        self.assertIn("cannot open", self.sentence(1, "convert", model("draft"), "x", "--recipe", "missing"))
+
+    def test_failures(self):
+        self.assertIn("missing", self.sentence(1, "convert", self.folder / "missing", self.folder / "to"))
+        self.assertIn("cannot create", self.sentence(1, "convert", model("draft"), self.folder / "no" / "to"))
+        self.assertEqual(list(self.folder.iterdir()), [])
 
 
 class Eval(Case):

@@ -1,82 +1,14 @@
 /* test_affine.c - KV-27: affine rows have the bytes of MLX for 100,000 random groups of each size,
  * number of bits and type. The groups are drawn here as tools/oracle/kv_affine_groups.py draws
  * them; affine_groups.txt holds hashes of what MLX made of them. */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/assert.h"
-#include "base/hash.h"
 #include "base/io.h"
 #include "base/mem.h"
-#include "base/rng.h"
 #include "kv/codecs/codec.h"
-#include "support/test.h"
-
-enum { COLUMNS = 1024, KINDS = 8 };
-
-/* What the elements of a group have in common. */
-typedef struct group_draw {
-    uint32_t kind;
-    int32_t near; /* kind 6: four numbers beside one another */
-    int exponent;
-    bool minus;
-} group_draw;
-
-static group_draw draw_group(uint64_t i, int bits, bool far)
-{
-    uint64_t g = rng_u64(2, i);
-    return (group_draw){
-        .kind = (uint32_t)(g % KINDS),
-        .near = (int32_t)((g >> 32) % (1u << (bits - 2))) * 4,
-        .exponent = (int)((g >> 16) % 20) - 10 + (far ? (int)((g >> 24) % 61) - 30 : 0) - bits,
-        .minus = (g >> 8) % 2 == 1,
-    };
-}
-
-/* Exact in the type that has so many significant bits. */
-static float draw_element(const group_draw *g, uint32_t r, int bits)
-{
-    int32_t m = (int32_t)(r & ((1u << bits) - 1));
-    int down = (int)((r >> 28) & 3);
-    bool minus = (r >> 31) == 1;
-    if (g->kind == 4) minus = false;
-    if (g->kind == 5) minus = true;
-    if (g->kind == 6) {
-        m = g->near + (int32_t)(r & 3);
-        down = 0;
-        minus = g->minus;
-    }
-    if (g->kind == 7 && ((r >> 24) & 3) != 0) m = 0;
-    return ldexpf((float)(minus ? -m : m), g->exponent - down);
-}
-
-static void draw_row(float *x, uint64_t row, uint32_t group, int bits, bool far)
-{
-    group_draw g = {0};
-    for (uint32_t i = 0; i < COLUMNS; i++) {
-        uint64_t at = row * COLUMNS + i;
-        if (i % group == 0) g = draw_group(at / group, bits, far);
-        x[i] = draw_element(&g, (uint32_t)(rng_u64(1, at / 2) >> (at % 2 * 32)), bits);
-    }
-}
-
-static void to_hex(const unsigned char digest[32], char *text)
-{
-    for (uint32_t i = 0; i < 32; i++) snprintf(text + (size_t)2 * i, 3, "%02x", digest[i]);
-}
-
-static void check_hash(const unsigned char *records, size_t n_bytes, const char *expected,
-                       const char *what)
-{
-    unsigned char digest[32];
-    char text[65];
-    weft_error err = {WEFT_OK, ""};
-    assert_ok(hash_sha256(records, n_bytes, digest, &err), &err);
-    to_hex(digest, text);
-    if (strcmp(text, expected) != 0) fail_msg("%s has other bytes than MLX made", what);
-}
+#include "support/drawn_rows.h"
 
 /* Sanitizers are slow: a tenth of the rows. */
 static void check_rows(const char *name, const char *type, uint32_t n_rows, const char *tenth,
@@ -85,20 +17,19 @@ static void check_rows(const char *name, const char *type, uint32_t n_rows, cons
     const kv_codec *c = kv_codec_by_name(name, strlen(name));
     const kv_codec *base = kv_codec_by_name(type, strlen(type));
     assert_true(c != NULL && base != NULL && n_rows <= 12500);
-    int bits = strcmp(type, "f32") == 0 ? 24 : strcmp(type, "f16") == 0 ? 11 : 8;
-    size_t row_bytes = kv_codec_row_bytes(c, base->id, COLUMNS);
+    size_t row_bytes = kv_codec_row_bytes(c, base->id, DRAWN_COLUMNS);
     uint32_t n = TEST_SLOWED ? n_rows / 10 : n_rows;
     unsigned char *records = malloc(n * row_bytes);
     assert_non_null(records);
     for (uint32_t i = 0; i < n; i++) {
-        float x[COLUMNS];
-        draw_row(x, i, c->group, bits, bits != 11);
-        c->encode_row(c, base->id, records + i * row_bytes, x, COLUMNS);
+        float x[DRAWN_COLUMNS];
+        drawn_row(x, i, c->group, type, true);
+        c->encode_row(c, base->id, records + i * row_bytes, x, DRAWN_COLUMNS);
     }
     char what[64];
     snprintf(what, sizeof what, "%s, %s", name, type);
-    check_hash(records, n_rows / 10 * row_bytes, tenth, what);
-    if (!TEST_SLOWED) check_hash(records, n * row_bytes, whole, what);
+    drawn_check_hash(records, n_rows / 10 * row_bytes, tenth, what);
+    if (!TEST_SLOWED) drawn_check_hash(records, n * row_bytes, whole, what);
     free(records);
 }
 

@@ -294,6 +294,29 @@ static void fault_remove(const io *files, const char *path)
     fault->inner->remove(fault->inner, path);
 }
 
+static weft_status fault_create_folder(const io *files, const char *path, char *temporary,
+                                       weft_error *err)
+{
+    fault_io *fault = files->user;
+    weft_status status = count_operation(fault, "create", path, err);
+    if (status != WEFT_OK) return status;
+    return fault->inner->create_folder(fault->inner, path, temporary, err);
+}
+
+static weft_status fault_rename_new(const io *files, const char *from, const char *to,
+                                    weft_error *err)
+{
+    fault_io *fault = files->user;
+    weft_status status = count_operation(fault, "rename", from, err);
+    return status != WEFT_OK ? status : fault->inner->rename_new(fault->inner, from, to, err);
+}
+
+static void fault_remove_folder(const io *files, const char *path)
+{
+    fault_io *fault = files->user;
+    fault->inner->remove_folder(fault->inner, path);
+}
+
 void fault_io_init(fault_io *fault, size_t fail_at)
 {
     *fault = (fault_io){
@@ -314,7 +337,10 @@ void fault_io_init(fault_io *fault, size_t fail_at)
                .close = fault_close,
                .rename = fault_rename,
                .sync_folder = fault_sync_folder,
-               .remove = fault_remove},
+               .remove = fault_remove,
+               .create_folder = fault_create_folder,
+               .rename_new = fault_rename_new,
+               .remove_folder = fault_remove_folder},
         .inner = io_system(),
         .fail_at = fail_at,
     };

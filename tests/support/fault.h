@@ -46,8 +46,8 @@ void fault_allocator_init(fault_allocator *fault, size_t fail_at);
 /* Fails the test when blocks or bytes are still live. */
 void fault_allocator_check(const fault_allocator *fault);
 
-/* io_system() whose fail_at-th operation fails with IO; is_folder, exists, unmap and remove never
- * do. A close that fails has closed. One thread. */
+/* io_system() whose fail_at-th operation fails with IO; is_folder, exists, unmap,
+ * remove and remove_folder never do. A close that fails has closed. One thread. */
 typedef struct fault_io {
     io io; /* hand out &fault.io */
     const io *inner;

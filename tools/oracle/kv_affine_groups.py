@@ -79,4 +79,5 @@ def main():
                 print(f"affine{bits}g{group}", name, rows, tenth.hexdigest(), whole.hexdigest(), flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -35,4 +35,5 @@ const model_family MODEL_FAMILY_COHERE = {
     .n_names = COUNT_OF(NAMES),
     .dense = &RECORD,
     DENSE_FAMILY,
+    .mlx = &DENSE_MLX,
 };

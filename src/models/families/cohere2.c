@@ -29,4 +29,5 @@ const model_family MODEL_FAMILY_COHERE2 = {
     .gguf_types = DENSE_TYPES("cohere2"),
     .dense = &RECORD,
     DENSE_FAMILY,
+    .mlx = &DENSE_MLX,
 };

@@ -119,7 +119,7 @@ static const model_stack DOWN_STACK =
     {                                                                                              \
         .hf_name = #of, .place = SLOT_LAYER, .rows = SHAPE(n_rows), .cols = SHAPE(n_cols),         \
         .optional = (is_optional), .if_flag = SHAPE_NONE, .layers = (in), .unless = (other),       \
-        .stack = &(of)                                                                             \
+        .stack = &(of), .mlx = (other) != 0 ? MLX_TURNED : 0                                       \
     }
 
 static const model_slot SLOTS[N_SLOTS] = {
@@ -149,10 +149,22 @@ static const model_slot SLOTS[N_SLOTS] = {
     [TO_LATENT] = STACK(kv_rank, nope_dim, true, 0, 0, TO_LATENT_STACK),
     [FROM_LATENT_ROWS] = STACK(nope_dim, kv_rank, false, 0, TO_LATENT, FROM_LATENT_STACK),
     [VALUES] = STACK(v_dim, kv_rank, false, 0, 0, VALUES_STACK),
-    [ROUTER] = MATRIX("mlp.gate.weight", "ffn_gate_inp.weight", n_experts, n_embd, SHAPE_NONE,
-                      SLOT_IN(is_moe)),
-    [ROUTER_BIAS] = VECTOR("mlp.gate.e_score_correction_bias", "exp_probs_b.bias", n_experts,
-                           SHAPE_NONE, SLOT_IN(is_moe)),
+    [ROUTER] = {.hf_name = "mlp.gate.weight",
+                .gguf_name = "ffn_gate_inp.weight",
+                .place = SLOT_LAYER,
+                .rows = SHAPE(n_experts),
+                .cols = SHAPE(n_embd),
+                .if_flag = SHAPE_NONE,
+                .layers = SLOT_IN(is_moe),
+                .mlx = MLX_KEEP},
+    [ROUTER_BIAS] = {.hf_name = "mlp.gate.e_score_correction_bias",
+                     .gguf_name = "exp_probs_b.bias",
+                     .place = SLOT_LAYER,
+                     .rows = SHAPE_NONE,
+                     .cols = SHAPE(n_experts),
+                     .if_flag = SHAPE_NONE,
+                     .layers = SLOT_IN(is_moe),
+                     .mlx = MLX_TYPE},
     [EXPERT_GATE] = STACK(n_expert_ff, n_embd, false, SLOT_IN(is_moe), 0, GATE_STACK),
     [EXPERT_UP] = STACK(n_expert_ff, n_embd, false, SLOT_IN(is_moe), 0, UP_STACK),
     [EXPERT_DOWN] = STACK(n_embd, n_expert_ff, false, SLOT_IN(is_moe), 0, DOWN_STACK),
@@ -489,6 +501,10 @@ static const char *const HF_TYPES[] = {"deepseek_v3",  "kimi_k2",     "joyai_llm
 static const char *const GGUF_TYPES[] = {"deepseek2", NULL};
 static const char *const DROP[] = {"*.rotary_emb.inv_freq", NULL};
 
+/* Its other names are read by mlx-lm as "deepseek_v3". */
+static const mlx_form MLX = {
+    .config = "{\"topk_method\":\"noaux_tc\",\"scoring_func\":\"sigmoid\",\"moe_layer_freq\":1}"};
+
 const model_family MODEL_FAMILY_DEEPSEEK_V3 = {
     .name = "deepseek_v3",
     .hf_types = HF_TYPES,
@@ -500,4 +516,5 @@ const model_family MODEL_FAMILY_DEEPSEEK_V3 = {
     .drop = DROP,
     .derive = derive,
     .build = build,
+    .mlx = &MLX,
 };

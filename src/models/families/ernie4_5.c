@@ -24,4 +24,5 @@ const model_family MODEL_FAMILY_ERNIE4_5 = {
     .gguf_types = DENSE_TYPES("ernie4_5"),
     .dense = &RECORD,
     DENSE_FAMILY,
+    .mlx = &DENSE_MLX,
 };

@@ -12,10 +12,13 @@ static const dense RECORD = {
     .window_every = 4,
 };
 
+static const mlx_form MLX = {.config = "{\"rope_scaling\":null}"};
+
 const model_family MODEL_FAMILY_EXAONE4 = {
     .name = "exaone4",
     .hf_types = DENSE_TYPES("exaone4"),
     .gguf_types = DENSE_TYPES("exaone4"),
     .dense = &RECORD,
     DENSE_FAMILY,
+    .mlx = &MLX,
 };

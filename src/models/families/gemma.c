@@ -24,4 +24,5 @@ const model_family MODEL_FAMILY_GEMMA = {
     .gguf_types = DENSE_TYPES("gemma"),
     .dense = &RECORD,
     DENSE_FAMILY,
+    .mlx = &DENSE_MLX_OFFSET,
 };

@@ -65,4 +65,5 @@ const model_family MODEL_FAMILY_GEMMA2 = {
     .n_names = COUNT_OF(NAMES),
     .dense = &RECORD,
     DENSE_FAMILY,
+    .mlx = &DENSE_MLX_OFFSET,
 };

@@ -123,6 +123,11 @@ static const char *const DROP[] = {"*.rotary_emb.inv_freq",         "vision_towe
                                    "model.vision_tower.*",          "multi_modal_projector.*",
                                    "model.multi_modal_projector.*", NULL};
 
+static const mlx_type MLX_TYPES[] = {{"gemma3_text", "gemma3_text", "model."},
+                                     {"gemma3", "gemma3", "language_model.model."},
+                                     {NULL, NULL, NULL}};
+static const mlx_form MLX = {.types = MLX_TYPES, .norm_add = 1.0F};
+
 const model_family MODEL_FAMILY_GEMMA3 = {
     .name = "gemma3",
     .hf_types = HF_TYPES,
@@ -134,4 +139,5 @@ const model_family MODEL_FAMILY_GEMMA3 = {
     .drop = DROP,
     .derive = derive,
     .build = build,
+    .mlx = &MLX,
 };

@@ -160,7 +160,12 @@ static const model_slot SLOTS[N_SLOTS] = {
     [PLE_PROJECTION] =
         SLOT_MATRIX("per_layer_projection.weight", n_embd, ple_dim, SHAPE(has_ple), 0),
     [PLE_POST_NORM] = SLOT_VECTOR("post_per_layer_input_norm.weight", n_embd, SHAPE(has_ple), 0),
-    [ROUTER] = SLOT_MATRIX("router.proj.weight", n_experts, n_embd, SHAPE(has_moe), 0),
+    [ROUTER] = {.hf_name = "router.proj.weight",
+                .place = SLOT_LAYER,
+                .rows = SHAPE(n_experts),
+                .cols = SHAPE(n_embd),
+                .if_flag = SHAPE(has_moe),
+                .mlx = MLX_8_BITS},
     [ROUTER_SCALE] = SLOT_VECTOR("router.scale", n_embd, SHAPE(has_moe), 0),
     [EXPERT_FACTOR] = SLOT_VECTOR("router.per_expert_scale", n_experts, SHAPE(has_moe), 0),
     [EXPERT_GATE] = STACK(GATE_STACK, n_expert_ff, n_embd),
@@ -492,6 +497,12 @@ static const char *const DROP[] = {
     "model.audio_tower.*",     "embed_audio.*",  "model.embed_audio.*",  NULL,
 };
 
+static const mlx_type MLX_TYPES[] = {{"gemma4_text", "gemma4_text", "model."},
+                                     {"gemma4", "gemma4", "language_model.model."},
+                                     {"gemma4_unified", "gemma4", "language_model.model."},
+                                     {NULL, NULL, NULL}};
+static const mlx_form MLX = {.types = MLX_TYPES};
+
 const model_family MODEL_FAMILY_GEMMA4 = {
     .name = "gemma4",
     .hf_types = HF_TYPES,
@@ -503,4 +514,5 @@ const model_family MODEL_FAMILY_GEMMA4 = {
     .drop = DROP,
     .derive = derive,
     .build = build,
+    .mlx = &MLX,
 };

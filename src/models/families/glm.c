@@ -20,4 +20,5 @@ const model_family MODEL_FAMILY_GLM = {
     .gguf_types = DENSE_NO_TYPES,
     .dense = &RECORD,
     DENSE_FAMILY,
+    .mlx = &DENSE_MLX_FUSED,
 };

@@ -112,7 +112,7 @@ static const model_slot SLOTS[N_SLOTS] = {
         BIAS("post_attention_layernorm.weight", "post_attention_norm.weight", n_embd, SHAPE_NONE),
     [SINKS] = BIAS("self_attn.sinks", "attn_sinks.weight", n_heads, SHAPE_NONE),
     [ROUTER] = {"mlp.router.weight", "ffn_gate_inp.weight", SLOT_LAYER, SHAPE(n_experts),
-                SHAPE(n_embd), false, .if_flag = SHAPE_NONE},
+                SHAPE(n_embd), false, .if_flag = SHAPE_NONE, .mlx = MLX_8_BITS},
     [ROUTER_BIAS] = BIAS("mlp.router.bias", "ffn_gate_inp.bias", n_experts, SHAPE_NONE),
     [EXPERT_GATE] = STACK(GATE_STACK, SHAPE(n_expert_ff), n_embd),
     [EXPERT_UP] = STACK(UP_STACK, SHAPE(n_expert_ff), n_embd),
@@ -205,6 +205,8 @@ static const char *const HF_TYPES[] = {"gpt_oss", NULL};
 static const char *const GGUF_TYPES[] = {"gpt-oss", NULL};
 static const char *const DROP[] = {"*.rotary_emb.inv_freq", NULL};
 
+static const mlx_form MLX = {.types = NULL};
+
 const model_family MODEL_FAMILY_GPT_OSS = {
     .name = "gpt_oss",
     .hf_types = HF_TYPES,
@@ -216,4 +218,5 @@ const model_family MODEL_FAMILY_GPT_OSS = {
     .drop = DROP,
     .derive = derive,
     .build = build,
+    .mlx = &MLX,
 };

@@ -19,10 +19,15 @@ static const dense RECORD = {
     .n_params = COUNT_OF(PARAMS),
 };
 
+/* mlx-lm gives more bits to matrices whose groups are small in its floating modes. */
+static const mlx_form MLX = {.gguf_pairs = true,
+                             .in_8_bits = 1u << PART_O | 1u << PART_DOWN | 1u << PART_HEAD};
+
 const model_family MODEL_FAMILY_GRANITE = {
     .name = "granite",
     .hf_types = DENSE_TYPES("granite"),
     .gguf_types = DENSE_TYPES("granite"),
     .dense = &RECORD,
     DENSE_FAMILY,
+    .mlx = &MLX,
 };

@@ -21,4 +21,5 @@ const model_family MODEL_FAMILY_HELIUM = {
     .gguf_types = DENSE_NO_TYPES,
     .dense = &RECORD,
     DENSE_FAMILY,
+    .mlx = &DENSE_MLX,
 };

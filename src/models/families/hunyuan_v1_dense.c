@@ -29,4 +29,5 @@ const model_family MODEL_FAMILY_HUNYUAN_V1_DENSE = {
     .n_names = COUNT_OF(NAMES),
     .dense = &RECORD,
     DENSE_FAMILY,
+    .mlx = &DENSE_MLX,
 };

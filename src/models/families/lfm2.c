@@ -182,6 +182,8 @@ static const char *const HF_TYPES[] = {"lfm2", NULL};
 static const char *const GGUF_TYPES[] = {NULL};
 static const char *const DROP[] = {"*.rotary_emb.inv_freq", NULL};
 
+static const mlx_form MLX = {.config = "{\"conv_bias\":false}"};
+
 const model_family MODEL_FAMILY_LFM2 = {
     .name = "lfm2",
     .hf_types = HF_TYPES,
@@ -193,4 +195,5 @@ const model_family MODEL_FAMILY_LFM2 = {
     .drop = DROP,
     .derive = derive,
     .build = build,
+    .mlx = &MLX,
 };

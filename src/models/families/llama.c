@@ -26,4 +26,5 @@ const model_family MODEL_FAMILY_LLAMA = {
     .gguf_types = DENSE_TYPES("llama"),
     .dense = &RECORD,
     DENSE_FAMILY,
+    .mlx = &DENSE_MLX_PAIRS,
 };

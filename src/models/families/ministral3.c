@@ -33,4 +33,5 @@ const model_family MODEL_FAMILY_MINISTRAL3 = {
     .gguf_types = DENSE_NO_TYPES,
     .dense = &RECORD,
     DENSE_FAMILY,
+    .mlx = &DENSE_MLX,
 };

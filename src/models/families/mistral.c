@@ -13,4 +13,5 @@ const model_family MODEL_FAMILY_MISTRAL = {
     .gguf_types = DENSE_NO_TYPES,
     .dense = &RECORD,
     DENSE_FAMILY,
+    .mlx = &DENSE_MLX,
 };

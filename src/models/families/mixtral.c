@@ -45,4 +45,5 @@ const model_family MODEL_FAMILY_MIXTRAL = {
     .n_names = COUNT_OF(NAMES),
     .dense = &RECORD,
     DENSE_FAMILY,
+    .mlx = &DENSE_MLX,
 };

@@ -26,4 +26,5 @@ const model_family MODEL_FAMILY_NEMOTRON = {
     .gguf_types = DENSE_TYPES("nemotron"),
     .dense = &RECORD,
     DENSE_FAMILY,
+    .mlx = &DENSE_MLX_OFFSET,
 };

@@ -20,4 +20,5 @@ const model_family MODEL_FAMILY_OLMO2 = {
     .gguf_types = DENSE_TYPES("olmo2"),
     .dense = &RECORD,
     DENSE_FAMILY,
+    .mlx = &DENSE_MLX,
 };

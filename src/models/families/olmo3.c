@@ -25,4 +25,5 @@ const model_family MODEL_FAMILY_OLMO3 = {
     .gguf_types = DENSE_NO_TYPES,
     .dense = &RECORD,
     DENSE_FAMILY,
+    .mlx = &DENSE_MLX,
 };

@@ -34,4 +34,5 @@ const model_family MODEL_FAMILY_OLMOE = {
     .gguf_types = DENSE_TYPES("olmoe"),
     .dense = &RECORD,
     DENSE_FAMILY,
+    .mlx = &DENSE_MLX,
 };

@@ -44,4 +44,5 @@ const model_family MODEL_FAMILY_PHI = {
     .n_names = COUNT_OF(NAMES),
     .dense = &RECORD,
     DENSE_FAMILY,
+    .mlx = &DENSE_MLX,
 };

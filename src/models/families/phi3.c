@@ -11,6 +11,8 @@ static const dense RECORD = {
     .window = DENSE_WINDOW_ALL,
 };
 
+static const mlx_form MLX = {.fused = 1u << PART_Q | 1u << PART_K | 1u << PART_V};
+
 const model_family MODEL_FAMILY_PHI3 = {
     .name = "phi3",
     .hf_types = DENSE_TYPES("phi3"),
@@ -19,4 +21,5 @@ const model_family MODEL_FAMILY_PHI3 = {
     .n_names = COUNT_OF(NAMES),
     .dense = &RECORD,
     DENSE_FAMILY,
+    .mlx = &MLX,
 };

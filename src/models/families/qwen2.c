@@ -19,4 +19,5 @@ const model_family MODEL_FAMILY_QWEN2 = {
     .gguf_types = DENSE_TYPES("qwen2"),
     .dense = &RECORD,
     DENSE_FAMILY,
+    .mlx = &DENSE_MLX,
 };

@@ -25,4 +25,5 @@ const model_family MODEL_FAMILY_QWEN2_MOE = {
     .gguf_types = DENSE_TYPES("qwen2moe"),
     .dense = &RECORD,
     DENSE_FAMILY,
+    .mlx = &DENSE_MLX,
 };

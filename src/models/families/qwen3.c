@@ -22,4 +22,5 @@ const model_family MODEL_FAMILY_QWEN3 = {
     .gguf_types = DENSE_TYPES("qwen3"),
     .dense = &RECORD,
     DENSE_FAMILY,
+    .mlx = &DENSE_MLX,
 };

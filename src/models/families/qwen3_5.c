@@ -10,6 +10,11 @@ static const model_param PARAMS[] = {
 static const char *const HF_TYPES[] = {"qwen3_5_text", "qwen3_5", NULL};
 static const char *const GGUF_TYPES[] = {NULL};
 
+static const mlx_type MLX_TYPES[] = {{"qwen3_5_text", "qwen3_5", "language_model.model."},
+                                     {"qwen3_5", "qwen3_5", "language_model.model."},
+                                     {NULL, NULL, NULL}};
+static const mlx_form MLX = {.types = MLX_TYPES};
+
 const model_family MODEL_FAMILY_QWEN3_5 = {
     .name = "qwen3_5",
     .hf_types = HF_TYPES,
@@ -17,5 +22,6 @@ const model_family MODEL_FAMILY_QWEN3_5 = {
     .params = PARAMS,
     .n_params = COUNT_OF(PARAMS),
     .derive = hybrid_derive,
+    .mlx = &MLX,
     HYBRID_FAMILY,
 };

@@ -14,6 +14,11 @@ static weft_status derive(model_params *p, const model_source *source, weft_erro
     return hybrid_derive(p, source, err);
 }
 
+static const mlx_type MLX_TYPES[] = {{"qwen3_5_moe_text", "qwen3_5_moe", "language_model.model."},
+                                     {"qwen3_5_moe", "qwen3_5_moe", "language_model.model."},
+                                     {NULL, NULL, NULL}};
+static const mlx_form MLX = {.types = MLX_TYPES};
+
 const model_family MODEL_FAMILY_QWEN3_5_MOE = {
     .name = "qwen3_5_moe",
     .hf_types = HF_TYPES,
@@ -21,5 +26,6 @@ const model_family MODEL_FAMILY_QWEN3_5_MOE = {
     .params = PARAMS,
     .n_params = COUNT_OF(PARAMS),
     .derive = derive,
+    .mlx = &MLX,
     HYBRID_FAMILY,
 };

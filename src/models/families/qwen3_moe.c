@@ -19,10 +19,14 @@ static const dense RECORD = {
     .n_params = COUNT_OF(PARAMS),
 };
 
+static const mlx_form MLX = {.in_8_bits = 1u << DENSE_ROUTER,
+                             .config = "{\"decoder_sparse_step\":1,\"mlp_only_layers\":[]}"};
+
 const model_family MODEL_FAMILY_QWEN3_MOE = {
     .name = "qwen3_moe",
     .hf_types = DENSE_TYPES("qwen3_moe"),
     .gguf_types = DENSE_TYPES("qwen3moe"),
     .dense = &RECORD,
     DENSE_FAMILY,
+    .mlx = &MLX,
 };

@@ -31,6 +31,8 @@ static weft_status derive(model_params *p, const model_source *source, weft_erro
     return status;
 }
 
+static const mlx_form MLX = {.config = "{\"mlp_only_layers\":[]}"};
+
 const model_family MODEL_FAMILY_QWEN3_NEXT = {
     .name = "qwen3_next",
     .hf_types = HF_TYPES,
@@ -38,5 +40,6 @@ const model_family MODEL_FAMILY_QWEN3_NEXT = {
     .params = PARAMS,
     .n_params = COUNT_OF(PARAMS),
     .derive = derive,
+    .mlx = &MLX,
     HYBRID_FAMILY,
 };

@@ -27,4 +27,5 @@ const model_family MODEL_FAMILY_SEED_OSS = {
     .n_names = COUNT_OF(NAMES),
     .dense = &RECORD,
     DENSE_FAMILY,
+    .mlx = &DENSE_MLX,
 };

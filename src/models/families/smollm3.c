@@ -25,4 +25,5 @@ const model_family MODEL_FAMILY_SMOLLM3 = {
     .gguf_types = DENSE_TYPES("smollm3"),
     .dense = &RECORD,
     DENSE_FAMILY,
+    .mlx = &DENSE_MLX_PAIRS,
 };

@@ -32,4 +32,5 @@ const model_family MODEL_FAMILY_STABLELM = {
     .n_names = COUNT_OF(NAMES),
     .dense = &RECORD,
     DENSE_FAMILY,
+    .mlx = &DENSE_MLX,
 };

@@ -10,10 +10,13 @@ static void decode_row(const tensor *t, uint64_t row, float *dst)
 {
     const unsigned char *codes = load_row(t, 0, row);
     const unsigned char *scales = load_row(t, 1, row);
-    for (uint64_t col = 0; col < t->n_cols; col += 2, codes++) {
-        float scale = e8m0_value(scales[col / GROUP]);
-        dst[col] = e2m1_value(*codes & 15u) * scale;
-        dst[col + 1] = e2m1_value((uint32_t)*codes >> 4) * scale;
+    for (uint64_t g = 0; g < t->n_cols / GROUP; g++) {
+        float values[16];
+        e2m1_scaled(values, e8m0_value(scales[g]));
+        for (uint32_t i = 0; i < GROUP; i += 2, codes++, dst += 2) {
+            dst[0] = values[*codes & 15u];
+            dst[1] = values[*codes >> 4];
+        }
     }
 }
 

@@ -10,8 +10,10 @@ static void decode_row(const tensor *t, uint64_t row, float *dst)
 {
     const unsigned char *codes = load_row(t, 0, row);
     const unsigned char *scales = load_row(t, 1, row);
-    for (uint64_t col = 0; col < t->n_cols; col++)
-        dst[col] = e4m3_value(codes[col]) * e8m0_value(scales[col / GROUP]);
+    for (uint64_t g = 0; g < t->n_cols / GROUP; g++, codes += GROUP, dst += GROUP) {
+        float scale = e8m0_value(scales[g]);
+        for (uint32_t i = 0; i < GROUP; i++) dst[i] = e4m3_value(codes[i]) * scale;
+    }
 }
 
 const encoding ENCODING_MXFP8_PLANES = {
