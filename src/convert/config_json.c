@@ -7,7 +7,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/assert.h"
@@ -29,15 +28,24 @@ static void begin_member(writer *w, const char *key)
     strbuf_add_char(w->out, ':');
 }
 
-/* The shortest decimal that is this f32. */
+/* The shortest decimal that is this f32, without a point, which would be the locale's: 625e-4. Not
+ * negative. */
 static void add_number(strbuf *out, double number)
 {
-    char text[40];
-    for (int digits = 6; digits <= 9; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, number);
-        if ((float)strtod(text, NULL) == (float)number) break;
+    if (number == floor(number) && number < 1e15) {
+        strbuf_printf(out, "%.0f", number);
+        return;
     }
-    strbuf_add_text(out, text);
+    int exponent = (int)floor(log10(number));
+    double digits = 0.0;
+    int shift = 0;
+    for (int n = 1; n <= 9; n++) {
+        shift = n - 1 - exponent;
+        digits = rint(number * pow(10.0, shift));
+        double back = shift >= 0 ? digits / pow(10.0, shift) : digits * pow(10.0, -shift);
+        if ((float)back == (float)number) break;
+    }
+    strbuf_printf(out, "%.0fe%d", digits, -shift);
 }
 
 static bool says(const writer *w, const char *key)
