@@ -1,103 +1,10 @@
 /* test_graph.c - builders: a row of GRAPH_OP_MAP each, with what it accepts, the shape it gives,
  * and what it refuses; the first error is the one that stays. */
-#include "graph/graph.h"
-#include "support/test.h"
+#include "graph/graph_rules_recur.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "base/assert.h"
-
-enum { CAPACITY = 64 };
-
-/* Indices of TENSORS. */
-enum {
-    EMBED_W,
-    SQUARE_W,
-    WIDE_W,
-    NORM_W,
-    HEAD_NORM_W,
-    WIDE_BIAS,
-    CONV_W,
-    MANY_TAPS_W,
-    GATE_W,
-    GATE_BIAS,
-    TOO_WIDE,
-    N_TENSORS
-};
-
-/* Pairwise different dims. */
-enum { VOCAB = 50, WIDTH = 24, WIDE = 36, HEADS = 4, KEY_HEADS = 2 };
-
-static const tensor TENSORS[N_TENSORS] = {
-    [EMBED_W] = {.name = "embed", .n_rows = VOCAB, .n_cols = WIDTH},
-    [SQUARE_W] = {.name = "square", .n_rows = WIDTH, .n_cols = WIDTH},
-    [WIDE_W] = {.name = "wide", .n_rows = WIDE, .n_cols = WIDTH},
-    [NORM_W] = {.name = "norm", .n_rows = 1, .n_cols = WIDTH},
-    [HEAD_NORM_W] = {.name = "head_norm", .n_rows = 1, .n_cols = 6},
-    [WIDE_BIAS] = {.name = "bias", .n_rows = 1, .n_cols = WIDE},
-    [CONV_W] = {.name = "conv", .n_rows = WIDE, .n_cols = 4},
-    [MANY_TAPS_W] = {.name = "many_taps", .n_rows = WIDE, .n_cols = GRAPH_TAPS + 1},
-    [GATE_W] = {.name = "gate", .n_rows = 4, .n_cols = WIDTH},
-    [GATE_BIAS] = {.name = "gate_bias", .n_rows = 1, .n_cols = 4},
-    [TOO_WIDE] = {.name = "too_wide", .n_rows = 1, .n_cols = GRAPH_HIDDEN},
-};
-
-static const float INV_FREQ[3] = {1.0F, 0.5F, 0.25F};
-static const graph_rope ROPES[] = {{INV_FREQ, 3, false, 1.0F}};
-
-/* A graph with one value of each kind to build upon. */
-typedef struct fixture {
-    graph g;
-    graph_value values[CAPACITY];
-    graph_id tokens, weight[N_TENSORS], x, wide, state, taken;
-} fixture;
-
-static void fixture_init(fixture *f)
-{
-    graph_init(&f->g, f->values, CAPACITY, TENSORS, N_TENSORS);
-    graph_set_ropes(&f->g, ROPES, 1);
-    f->tokens = graph_tokens(&f->g);
-    for (uint32_t i = 0; i < TOO_WIDE; i++) f->weight[i] = graph_weight(&f->g, i);
-    f->x = graph_embed(&f->g, f->tokens, f->weight[EMBED_W]);
-    f->wide = graph_linear(&f->g, f->x, f->weight[WIDE_W], 0);
-    graph_id k = graph_scale(&f->g, f->x, 2.0F);
-    f->state = graph_kv_append(&f->g, k, f->wide, 0, KEY_HEADS);
-    f->taken = graph_take(&f->g, f->x);
-    assert_int_equal(f->g.error.status, WEFT_OK);
-}
-
-static void check_value(const fixture *f, graph_id id, graph_op op, uint32_t rows, uint32_t cols)
-{
-    assert_int_not_equal(id, 0);
-    assert_int_equal(f->g.error.status, WEFT_OK);
-    assert_int_equal(f->values[id].op, op);
-    assert_int_equal(f->values[id].rows, rows);
-    assert_int_equal(f->values[id].cols, cols);
-}
-
-/* One call that must be refused, on a graph of its own. The message names the operation and the
- * index. */
-#define refuses(f, call)                                                                           \
-    do {                                                                                           \
-        fixture_init(f);                                                                           \
-        check_refused((f), (call), (f)->g.n_values, __LINE__);                                     \
-    } while (0)
-
-static const char *now_name;
-
-static void check_refused(const fixture *f, graph_id id, uint32_t index, int line)
-{
-    char expected[64];
-    snprintf(expected, sizeof expected, "graph value %u: %s does not fit", index, now_name);
-    if (id != 0 || f->g.error.status != WEFT_FORMAT ||
-        strncmp(f->g.error.message, expected, strlen(expected)) != 0) {
-        fail_msg("line %d: value %u, message '%s', expected '%s...'", line, id, f->g.error.message,
-                 expected);
-    }
-    assert_int_equal(f->g.n_values, index);
-}
 
 static void rules_none(fixture *f)
 {
@@ -130,6 +37,17 @@ static void rules_tokens(fixture *f)
 {
     fixture_init(f);
     check_value(f, graph_tokens(&f->g), GRAPH_INPUT, GRAPH_TOKENS, 1);
+}
+
+static void rules_features(fixture *f)
+{
+    fixture_init(f);
+    graph_id id = graph_features(&f->g, 7);
+    check_value(f, id, GRAPH_FEATURES, GRAPH_TOKENS, 7);
+    assert_int_equal(f->values[id].i[0], 7);
+    check_refused(f, graph_features(&f->g, 7), id + 1, __LINE__); /* a second one */
+    refuses(f, graph_features(&f->g, 0));
+    refuses(f, graph_features(&f->g, GRAPH_HIDDEN));
 }
 
 static void rules_embed(fixture *f)
@@ -646,91 +564,12 @@ static void rules_experts(fixture *f)
     }
 }
 
-static void rules_conv(fixture *f)
-{
-    fixture_init(f);
-    graph_id id = graph_conv(&f->g, f->wide, f->weight[CONV_W], 3, GRAPH_CONV_SILU);
-    check_value(f, id, GRAPH_CONV, GRAPH_TOKENS, WIDE);
-    assert_int_equal(f->values[id].i[0], 3);
-    assert_int_equal(f->g.n_states, 4);
-    fixture_init(f);
-    id = graph_conv(&f->g, f->wide, f->weight[CONV_W], 3, GRAPH_CONV_PLAIN);
-    assert_int_equal(f->values[id].i[1], GRAPH_CONV_PLAIN);
-    refuses(f, graph_conv(&f->g, f->wide, f->weight[CONV_W], 1, (graph_conv_act)2));
-    refuses(
-        f, graph_conv(&f->g, f->wide, f->weight[CONV_W], 0, GRAPH_CONV_SILU)); /* keys and values */
-    refuses(f, graph_conv(&f->g, f->wide, f->weight[CONV_W], 65536, GRAPH_CONV_SILU));
-    refuses(f, graph_conv(&f->g, f->x, f->weight[CONV_W], 1, GRAPH_CONV_SILU));
-    refuses(f, graph_conv(&f->g, f->wide, f->weight[WIDE_BIAS], 1, GRAPH_CONV_SILU));
-    refuses(f, graph_conv(&f->g, f->wide, f->weight[MANY_TAPS_W], 1, GRAPH_CONV_SILU));
-    refuses(f, graph_conv(&f->g, f->wide, f->wide, 1, GRAPH_CONV_SILU));
-    refuses(f, graph_conv(&f->g, f->wide, 0, 1, GRAPH_CONV_SILU));
-    refuses(f, graph_conv(&f->g, f->state, f->weight[CONV_W], 1, GRAPH_CONV_SILU));
-    /* Twice the same state, and keys and values into it. */
-    fixture_init(f);
-    assert_int_not_equal(graph_conv(&f->g, f->wide, f->weight[CONV_W], 1, GRAPH_CONV_SILU), 0);
-    check_refused(f, graph_conv(&f->g, f->wide, f->weight[CONV_W], 1, GRAPH_CONV_SILU),
-                  f->g.n_values, __LINE__);
-    fixture_init(f);
-    assert_int_not_equal(graph_conv(&f->g, f->wide, f->weight[CONV_W], 1, GRAPH_CONV_SILU), 0);
-    assert_int_equal(graph_kv_append(&f->g, f->x, f->x, 1, KEY_HEADS), 0);
-}
-
-/* 36 columns: queries and keys of 2 heads of 5, and 4 values of 4. */
-static graph_delta delta_of(fixture *f)
-{
-    fixture_init(f);
-    graph_delta d = {.state_i = 1, .n_k_heads = 2, .k_dim = 5, .eps = 1e-6F};
-    d.decay = graph_linear(&f->g, f->x, f->weight[GATE_W], 0);
-    d.rate = graph_linear(&f->g, f->x, f->weight[GATE_W], 0);
-    d.x = graph_conv(&f->g, f->wide, f->weight[CONV_W], 1, GRAPH_CONV_SILU);
-    d.a_log = d.bias = f->weight[GATE_BIAS];
-    return d;
-}
-
-/* One field of it changed. */
-#define refuses_delta(f, field, value)                                                             \
-    do {                                                                                           \
-        graph_delta changed = delta_of(f);                                                         \
-        changed.field = (value);                                                                   \
-        check_refused((f), graph_gated_delta(&(f)->g, &changed), (f)->g.n_values, __LINE__);       \
-    } while (0)
-
-static void rules_gated_delta(fixture *f)
-{
-    graph_delta d = delta_of(f);
-    graph_id id = graph_gated_delta(&f->g, &d);
-    check_value(f, id, GRAPH_GATED_DELTA, GRAPH_TOKENS, 16);
-    assert_int_equal(f->g.n_states, 2);
-    graph_heads h = graph_delta_heads(&f->g, &f->values[id]);
-    assert_true(h.n_k == 2 && h.n_v == 4 && h.k_dim == 5 && h.v_dim == 4);
-    check_refused(f, graph_gated_delta(&f->g, &d), f->g.n_values, __LINE__);
-    refuses_delta(f, x, f->wide); /* not what conv gives */
-    refuses_delta(f, x, 0);
-    refuses_delta(f, decay, f->x);
-    refuses_delta(f, decay, 0);
-    refuses_delta(f, rate, f->wide);
-    refuses_delta(f, rate, 0);
-    refuses_delta(f, a_log, f->weight[NORM_W]);
-    refuses_delta(f, a_log, 0);
-    refuses_delta(f, bias, f->weight[GATE_W]);
-    refuses_delta(f, bias, 0);
-    refuses_delta(f, state_i, 2); /* another's conv */
-    refuses_delta(f, state_i, 0);
-    refuses_delta(f, n_k_heads, 0);
-    refuses_delta(f, n_k_heads, 3); /* of 4 */
-    refuses_delta(f, n_k_heads, UINT32_MAX);
-    refuses_delta(f, k_dim, 0);
-    refuses_delta(f, k_dim, 9); /* nothing is left for values */
-    refuses_delta(f, k_dim, 1u << 31);
-    refuses_delta(f, k_dim, UINT32_MAX);
-}
-
 /* One a row of the map. */
 static void (*const RULES[GRAPH_N_OPS])(fixture *f) = {
     [GRAPH_NONE] = rules_none,
     [GRAPH_WEIGHT] = rules_weight,
     [GRAPH_INPUT] = rules_tokens,
+    [GRAPH_FEATURES] = rules_features,
     [GRAPH_EMBED] = rules_embed,
     [GRAPH_LINEAR] = rules_linear,
     [GRAPH_RMS_NORM] = rules_rms_norm,
