@@ -29,6 +29,7 @@ typedef struct backend_step {
     uint32_t n_tokens, n_rows, n_outputs, n_hidden;
     const int32_t *ids;        /* [n_tokens], checked against the vocabulary */
     const uint32_t *positions; /* [n_tokens] */
+    float *features;           /* [n_tokens, columns], only read; of a graph that has features */
     /* [n_tokens], the highest position that each sees, at least its own and that of the token
      * before: in a block of tokens that see each other, which lies in one step, its last. NULL:
      * their own. */

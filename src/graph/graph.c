@@ -102,6 +102,15 @@ graph_id graph_tokens(graph *g)
     return emit(g, true, (graph_value){.op = GRAPH_INPUT, .rows = GRAPH_TOKENS, .cols = 1});
 }
 
+graph_id graph_features(graph *g, uint32_t cols)
+{
+    bool ok = cols > 0 && cols < GRAPH_HIDDEN;
+    for (uint32_t i = 1; i < g->n_values && ok; i++) ok = g->values[i].op != GRAPH_FEATURES;
+    return emit(
+        g, ok,
+        (graph_value){.op = GRAPH_FEATURES, .rows = GRAPH_TOKENS, .cols = cols, .i = {cols}});
+}
+
 graph_id graph_embed(graph *g, graph_id tokens, graph_id weight)
 {
     const graph_value *w = at(g, weight);

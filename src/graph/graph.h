@@ -18,6 +18,7 @@
 /* enum, printed name, inputs it takes, how many of them must be given.
  *   weight      i0 tensor index; [rows, cols]
  *   tokens      ids of the step; [TOKENS, 1]
+ *   features    i0 columns: rows that the step brings, one a token; [TOKENS, i0]
  *   embed       tokens, weight [V, d]; [TOKENS, d]
  *   linear      x [n, in], weight [out, in], bias [out]: x W^T + b; [n, out]
  *   rms_norm    x [n, d], weight [g]; i0 group width g, f0 epsilon, f1 added to the weight:
@@ -104,7 +105,8 @@
     X(ACT, "act", 1, 1)                                                                            \
     X(POSITION_SCALE, "position_scale", 1, 1)                                                      \
     X(MUL, "mul", 2, 2)                                                                            \
-    X(SELECT, "select", 3, 3)
+    X(SELECT, "select", 3, 3)                                                                      \
+    X(FEATURES, "features", 0, 0)
 
 typedef enum graph_op {
 #define GRAPH_OP_ENUM(op, name, n_inputs, n_required) GRAPH_##op,
@@ -200,6 +202,7 @@ void graph_set_ropes(graph *g, const graph_rope *ropes, uint32_t n_ropes);
 
 graph_id graph_weight(graph *g, uint32_t tensor_i);
 graph_id graph_tokens(graph *g);
+graph_id graph_features(graph *g, uint32_t cols); /* one in a graph */
 graph_id graph_embed(graph *g, graph_id tokens, graph_id weight);
 graph_id graph_linear(graph *g, graph_id x, graph_id weight, graph_id bias);
 graph_id graph_rms_norm(graph *g, graph_id x, graph_id weight, float eps, float weight_add);

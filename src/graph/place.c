@@ -10,8 +10,9 @@ static bool has_storage(const graph *g, graph_id id)
 {
     graph_op op = g->values[id].op;
     bool constant = op == GRAPH_NONE || op == GRAPH_WEIGHT || op == GRAPH_STACK;
+    bool given = op == GRAPH_INPUT || op == GRAPH_FEATURES;
     bool state = op == GRAPH_KV_APPEND || op == GRAPH_KV_STORE || op == GRAPH_STATE;
-    return !constant && !state && op != GRAPH_INPUT && !graph_is_result(g, id);
+    return !constant && !state && !given && !graph_is_result(g, id);
 }
 
 static bool value_size(const graph_value *v, graph_rows most, size_t *size)

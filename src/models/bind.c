@@ -58,6 +58,13 @@ static void find_root(binder *b)
     b->head_root = strcmp(b->root, "language_model.model.") == 0 ? "language_model." : "";
 }
 
+/* Before what is there once. */
+static const char *root_of(const binder *b, slot_place place)
+{
+    if (place == SLOT_DRAFT) return b->m->params.draft_root;
+    return place == SLOT_HEAD ? b->head_root : b->root;
+}
+
 /* The name of a tensor in a place, with index for its "%u"; false when it does not fit. */
 static bool place_name(const binder *b, const char *name, const model_slot *slot, uint32_t layer,
                        uint32_t index, char full[NAME_BYTES])
@@ -73,10 +80,12 @@ static bool place_name(const binder *b, const char *name, const model_slot *slot
     } else if (b->source->is_gguf) {
         n = snprintf(full, NAME_BYTES, "%s", own);
     } else if (slot->place == SLOT_LAYER) {
-        n = snprintf(full, NAME_BYTES, "%slayers.%u.%s", b->root, layer, own);
+        const model_params *p = &b->m->params;
+        bool drafts = layer >= p->n_layers;
+        n = snprintf(full, NAME_BYTES, "%slayers.%u.%s", drafts ? p->draft_root : b->root,
+                     drafts ? layer - p->n_layers : layer, own);
     } else {
-        n = snprintf(full, NAME_BYTES, "%s%s", slot->place == SLOT_HEAD ? b->head_root : b->root,
-                     own);
+        n = snprintf(full, NAME_BYTES, "%s%s", root_of(b, slot->place), own);
     }
     return n >= 0 && n < NAME_BYTES;
 }
@@ -179,7 +188,7 @@ static weft_status bind_matrix(binder *b, uint32_t slot_i, uint32_t layer, const
     if (status == WEFT_OK) status = list_tensor(m, t, false, err);
     if (status != WEFT_OK) return status;
     m->n_tensors++;
-    m->bound[(size_t)slot_i * m->params.n_layers + layer] = m->n_tensors;
+    m->bound[model_bound_at(&m->params, slot_i, layer)] = m->n_tensors;
     return WEFT_OK;
 }
 
@@ -302,7 +311,7 @@ static weft_status bind_stack(binder *b, uint32_t slot_i, uint32_t layer,
     weft_status status = strstr(own, "%u") != NULL ? bind_apart(b, slot, layer, own, err)
                                                    : bind_together(b, slot, source, name, err);
     if (status != WEFT_OK) return status;
-    m->bound[(size_t)slot_i * m->params.n_layers + layer] = m->n_tensors + 1;
+    m->bound[model_bound_at(&m->params, slot_i, layer)] = m->n_tensors + 1;
     m->n_tensors += matrices_of(m, slot);
     return WEFT_OK;
 }
@@ -322,7 +331,8 @@ static weft_status bind_slot(binder *b, uint32_t slot_i, uint32_t layer, weft_er
     const model_slot *slot = &b->m->family->slots[slot_i];
     char name[NAME_BYTES];
     if (!has_layer(b, slot, layer)) return WEFT_OK;
-    size_t other = (size_t)slot->unless * b->m->params.n_layers + layer;
+    if (slot->place == SLOT_DRAFT && b->m->params.draft_root == NULL) return WEFT_OK;
+    size_t other = model_bound_at(&b->m->params, slot->unless, layer);
     if (slot->unless != 0 && b->m->bound[other] != 0) return WEFT_OK;
     stack_source plain;
     uint32_t n;
@@ -364,18 +374,25 @@ static bool is_later(const binder *b, const char *name)
     return layer >= p->n_layers && layer - p->n_layers < p->n_later;
 }
 
+/* Whether a tensor is left out knowingly. Of a head that is read nothing is. */
+static bool is_dropped(const binder *b, const char *name)
+{
+    const char *draft = b->m->params.draft_root;
+    if (draft != NULL && strncmp(name, draft, strlen(draft)) == 0) return false;
+    bool dropped = is_later(b, name);
+    for (const char *const *drop = b->m->family->drop; !dropped && *drop != NULL; drop++) {
+        dropped = matches(*drop, name);
+    }
+    return dropped;
+}
+
 static weft_status check_leftovers(const binder *b, weft_error *err)
 {
     const weights *w = b->source->weights;
     for (uint32_t i = 0; i < w->n_tensors; i++) {
-        bool ok = b->used[i] || is_later(b, w->tensors[i].name);
-        for (const char *const *drop = b->m->family->drop; !ok && *drop != NULL; drop++) {
-            ok = matches(*drop, w->tensors[i].name);
-        }
-        if (!ok) {
-            return err_set(err, WEFT_UNSUPPORTED, "tensor '%s' has no place in architecture %s",
-                           w->tensors[i].name, b->m->family->name);
-        }
+        if (b->used[i] || is_dropped(b, w->tensors[i].name)) continue;
+        return err_set(err, WEFT_UNSUPPORTED, "tensor '%s' has no place in architecture %s",
+                       w->tensors[i].name, b->m->family->name);
     }
     return WEFT_OK;
 }
@@ -439,7 +456,7 @@ static weft_status bind_all(binder *b, weft_error *err)
     for (uint32_t slot_i = 0; slot_i < m->family->n_slots && status == WEFT_OK; slot_i++) {
         const model_slot *slot = &m->family->slots[slot_i];
         if (slot->hf_name == NULL && slot->gguf_name == NULL) continue;
-        uint32_t n = slot->place == SLOT_LAYER ? m->params.n_layers : 1;
+        uint32_t n = slot->place == SLOT_LAYER ? model_all_layers(&m->params) : 1;
         for (uint32_t layer = 0; layer < n && status == WEFT_OK; layer++) {
             status = bind_slot(b, slot_i, layer, err);
         }
@@ -458,14 +475,15 @@ static uint64_t count_matrices(const llm *m)
     uint64_t n = 0;
     for (uint32_t i = 0; i < m->family->n_slots; i++) {
         const model_slot *slot = &m->family->slots[i];
-        n += (uint64_t)matrices_of(m, slot) * (slot->place == SLOT_LAYER ? m->params.n_layers : 1);
+        uint64_t n_times = slot->place == SLOT_LAYER ? model_all_layers(&m->params) : 1;
+        n += n_times * matrices_of(m, slot);
     }
     return n;
 }
 
 weft_status llm_bind(llm *m, const model_source *source, weft_error *err)
 {
-    size_t n_bound = (size_t)m->family->n_slots * m->params.n_layers;
+    size_t n_bound = model_bound_at(&m->params, m->family->n_slots, 0);
     size_t n_used = (size_t)source->weights->n_tensors + 1; /* never 0 */
     uint64_t n_matrices = count_matrices(m);
     if (n_matrices > MODEL_MATRICES) {

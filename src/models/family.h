@@ -89,8 +89,12 @@ typedef struct model_params {
     uint32_t ple_dim, ple_all, n_ple_vocab;
     bool has_ple, has_moe;
     uint32_t n_later; /* layers behind the last that a file may have, for drafting: left out */
-    uint32_t one;     /* 1 */
-    bool is_recurrent[MODEL_LAYERS]; /* layers with a state in place of keys and values */
+    /* A head that drafts: where its names begin, NULL: none is read; its layers, which stand behind
+     * the model's. */
+    const char *draft_root;
+    uint32_t n_draft_layers, join_dim; /* 2 n_embd: an embedding and a hidden state */
+    uint32_t one;                      /* 1 */
+    bool is_recurrent[MODEL_LAYERS];   /* layers with a state in place of keys and values */
     /* Of those: heads and their sizes; what a convolution adds up; its columns, those of values. */
     uint32_t n_delta_k_heads, n_delta_v_heads, delta_k_dim, delta_v_dim;
     uint32_t conv_taps, conv_dim, delta_dim;
@@ -115,6 +119,12 @@ typedef struct model_params {
     rope_params ropes[MODEL_ROPES];
     uint32_t n_ropes;
 } model_params;
+
+/* Those of the model and of a head that drafts. */
+static inline uint32_t model_all_layers(const model_params *p)
+{
+    return p->n_layers + p->n_draft_layers;
+}
 
 /* The number that SHAPE(...) names. */
 static inline uint32_t model_field(const model_params *p, size_t offset)
@@ -141,7 +151,8 @@ typedef struct model_param {
 typedef enum slot_place {
     SLOT_MODEL, /* once, behind the model's root: "model." */
     SLOT_LAYER, /* once a layer, behind root and "layers.%u." or "blk.%u." */
-    SLOT_HEAD   /* once, beside the root: "lm_head.weight" */
+    SLOT_HEAD,  /* once, beside the root: "lm_head.weight" */
+    SLOT_DRAFT  /* once, behind draft_root, where there is one; so are the layers of such a head */
 } slot_place;
 
 /* A bool for each layer, and whether a slot is of those layers where it is true or false. */
@@ -250,7 +261,7 @@ typedef struct model_build {
     graph *g;
     const model_params *p;
     const model_family *family;
-    const uint32_t *bound; /* [n_slots, n_layers], tensor index + 1, 0: absent */
+    const uint32_t *bound; /* [n_slots, all layers], tensor index + 1, 0: absent */
     /* [2 * n_layers at most]; build() describes its states here: that of layer i is the i-th,
      * layers that share those of others come last. Indices stand behind those of all layers. */
     kv_layer *kv_layers;
@@ -273,8 +284,18 @@ struct model_family {
     /* Fills what follows from the parameters and refuses values it would compute wrongly. */
     weft_status (*derive)(model_params *p, const model_source *source, weft_error *err);
     void (*build)(model_build *b);
+    /* The graph of the head that drafts, where draft_root is set: from token i + 1 (tokens) and the
+     * model's hidden state of token i (features) to its own hidden states and logits, over states
+     * of its own. NULL: the family has none. */
+    void (*build_draft)(model_build *b);
     const mlx_form *mlx; /* NULL: it is not converted */
 };
+
+/* Where bound has a slot of a layer. */
+static inline size_t model_bound_at(const model_params *p, uint32_t slot, uint32_t layer)
+{
+    return (size_t)slot * model_all_layers(p) + layer;
+}
 
 /* [*count] rows. */
 const model_family *const *model_family_table(uint32_t *count);

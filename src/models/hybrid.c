@@ -95,6 +95,17 @@ static graph_id build_layer(model_build *b, uint32_t l, graph_id x)
     return p->is_moe[l] ? add_experts(b, l, x, m) : graph_add(b->g, x, part_mlp_build(b, l, m));
 }
 
+/* The layer behind the model's last, over token i + 1 and the model's hidden state of token i. */
+void hybrid_build_draft(model_build *b)
+{
+    graph *g = b->g;
+    graph_id e = part_norm(b, DRAFT_EMBED_NORM, 0, part_embed(b));
+    graph_id h = graph_features(g, b->p->n_embd);
+    h = part_norm(b, DRAFT_HIDDEN_NORM, 0, h);
+    graph_id x = graph_linear(g, graph_concat(g, e, h, 1), build_slot(b, DRAFT_JOIN, 0), 0);
+    part_head_behind(b, DRAFT_NORM, build_layer(b, b->p->n_layers, x));
+}
+
 void hybrid_build(model_build *b)
 {
     graph_id x = part_embed(b);

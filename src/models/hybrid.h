@@ -30,12 +30,16 @@ typedef enum hybrid_slot {
     SHARED_UP,
     SHARED_DOWN,
     SHARED_FACTOR, /* the part of a row that the shared expert has, behind a sigmoid */
+    DRAFT_JOIN,    /* embedding and hidden state to one row */
+    DRAFT_EMBED_NORM,
+    DRAFT_HIDDEN_NORM,
+    DRAFT_NORM,
     HYBRID_N_SLOTS
 } hybrid_slot;
 
 extern const model_slot HYBRID_SLOTS[HYBRID_N_SLOTS];
 
-/* Tensors that are left out. */
+/* Tensors that are left out; a head that drafts, unless it is read. */
 extern const char *const HYBRID_DROP[];
 
 /* Rows that all of them have. */
@@ -80,9 +84,11 @@ extern const char *const HYBRID_DROP[];
 /* Where moe_interval is set, every so many-th layer has experts. */
 weft_status hybrid_derive(model_params *p, const model_source *source, weft_error *err);
 void hybrid_build(model_build *b);
+void hybrid_build_draft(model_build *b);
 
 /* The fields of a model_family that all of them share. */
 #define HYBRID_FAMILY                                                                              \
-    .slots = HYBRID_SLOTS, .n_slots = HYBRID_N_SLOTS, .drop = HYBRID_DROP, .build = hybrid_build
+    .slots = HYBRID_SLOTS, .n_slots = HYBRID_N_SLOTS, .drop = HYBRID_DROP, .build = hybrid_build,  \
+    .build_draft = hybrid_build_draft
 
 #endif

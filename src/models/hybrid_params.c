@@ -1,5 +1,10 @@
 /* hybrid_params.c - what follows from the config of one of Qwen's hybrids, and what is refused. */
 #include "models/hybrid.h"
+
+#include <stdio.h>
+
+#include "base/assert.h"
+#include "models/model.h"
 #include "models/rope.h"
 
 /* Hugging Face's form, whose convolutions are [C, 1, K], stores norm weights as offsets. */
@@ -107,17 +112,45 @@ static weft_status derive_experts(model_params *p, weft_error *err)
                    p->n_top, p->n_experts);
 }
 
+/* The head that drafts, where there is one of one layer that shares the model's embedding; other
+ * ones are left out. */
+static weft_status derive_draft(model_params *p, const model_source *source, weft_error *err)
+{
+    static const char *const ROOTS[] = {"mtp.", "model.mtp.", "language_model.mtp."};
+    bool found;
+    double n = 1.0;
+    bool own_embedding = false;
+    weft_status status = source_number(source, "mtp_num_hidden_layers", NULL, &found, &n, err);
+    if (status == WEFT_OK) {
+        status =
+            source_flag(source, "mtp_use_dedicated_embeddings", NULL, &found, &own_embedding, err);
+    }
+    if (status != WEFT_OK || n != 1.0 || own_embedding || p->n_layers == MODEL_LAYERS)
+        return status;
+    for (size_t i = 0; i < COUNT_OF(ROOTS); i++) {
+        char name[64];
+        snprintf(name, sizeof name, "%sfc.weight", ROOTS[i]);
+        if (!llm_has_tensor(source, name)) continue;
+        p->draft_root = ROOTS[i];
+        p->n_draft_layers = 1;
+        p->is_moe[p->n_layers] = p->moe_interval > 0;
+    }
+    return WEFT_OK;
+}
+
 weft_status hybrid_derive(model_params *p, const model_source *source, weft_error *err)
 {
     weft_status status = check_config(p, source, err);
     if (status == WEFT_OK) status = derive_layers(p, source, err);
     if (status == WEFT_OK) status = derive_experts(p, err);
+    if (status == WEFT_OK) status = derive_draft(p, source, err);
     if (status == WEFT_OK) status = derive_rope(p, source, err);
     if (status == WEFT_OK) status = part_derive(p, err);
     if (status != WEFT_OK) return status;
     p->act = GRAPH_SILU;
     p->norm_add = stores_offsets(source->weights) ? 1.0F : 0.0F;
     p->gated_q_dim = 2 * p->q_dim;
+    p->join_dim = 2 * p->n_embd;
     p->delta_dim = p->n_delta_v_heads * p->delta_v_dim;
     p->conv_dim = 2 * p->n_delta_k_heads * p->delta_k_dim + p->delta_dim;
     p->delta_all_dim = p->conv_dim + p->delta_dim;

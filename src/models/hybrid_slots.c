@@ -71,6 +71,14 @@ const model_slot HYBRID_SLOTS[HYBRID_N_SLOTS] = {
     [SHARED_UP] = MATRIX("mlp.shared_expert.up_proj.weight", n_shared_ff, n_embd, MOE),
     [SHARED_DOWN] = MATRIX("mlp.shared_expert.down_proj.weight", n_embd, n_shared_ff, MOE),
     [SHARED_FACTOR] = MLX_ROUTER("mlp.shared_expert_gate.weight", one, n_embd),
+    [DRAFT_JOIN] = {"fc.weight", NULL, SLOT_DRAFT, SHAPE(n_embd), SHAPE(join_dim), false,
+                    .if_flag = SHAPE_NONE},
+    [DRAFT_EMBED_NORM] = {"pre_fc_norm_embedding.weight", NULL, SLOT_DRAFT, SHAPE_NONE,
+                          SHAPE(n_embd), false, .if_flag = SHAPE_NONE},
+    [DRAFT_HIDDEN_NORM] = {"pre_fc_norm_hidden.weight", NULL, SLOT_DRAFT, SHAPE_NONE,
+                           SHAPE(n_embd), false, .if_flag = SHAPE_NONE},
+    [DRAFT_NORM] = {"norm.weight", NULL, SLOT_DRAFT, SHAPE_NONE, SHAPE(n_embd), false,
+                    .if_flag = SHAPE_NONE},
 };
 // clang-format on
 

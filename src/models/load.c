@@ -40,21 +40,21 @@ static weft_status find_family(llm *m, const model_source *s, weft_error *err)
 graph_id build_slot(model_build *b, uint32_t slot, uint32_t layer)
 {
     if (slot >= b->family->n_slots) return 0;
-    uint32_t bound = b->bound[(size_t)slot * b->p->n_layers + layer];
+    uint32_t bound = b->bound[model_bound_at(b->p, slot, layer)];
     return bound == 0 ? 0 : graph_weight(b->g, bound - 1);
 }
 
 graph_id build_stack(model_build *b, uint32_t slot, uint32_t layer)
 {
     const model_stack *stack = b->family->slots[slot].stack;
-    uint32_t bound = b->bound[(size_t)slot * b->p->n_layers + layer];
+    uint32_t bound = b->bound[model_bound_at(b->p, slot, layer)];
     if (bound == 0) return 0;
     return graph_stack(b->g, bound - 1, model_field(b->p, stack->count));
 }
 
 float build_number(const model_build *b, uint32_t slot, uint32_t layer)
 {
-    uint32_t bound = b->bound[(size_t)slot * b->p->n_layers + layer];
+    uint32_t bound = b->bound[model_bound_at(b->p, slot, layer)];
     ASSERT(bound != 0);
     const tensor *t = &b->g->tensors[bound - 1];
     ASSERT(t->n_cols == 1);
@@ -63,24 +63,35 @@ float build_number(const model_build *b, uint32_t slot, uint32_t layer)
     return number;
 }
 
-static weft_status build_graph(llm *m, weft_error *err)
+typedef void build_fn(model_build *b);
+
+/* A graph of n_layers layers and what stands around them; describes its states. */
+static weft_status build_graph(llm *m, graph *g, build_fn *build, uint32_t n_layers,
+                               kv_layer **kv_layers, uint32_t *n_kv_layers, weft_error *err)
 {
     enum { PER_LAYER = 96, BESIDES = 32 };
-    uint32_t capacity = m->params.n_layers * PER_LAYER + BESIDES;
+    uint32_t capacity = n_layers * PER_LAYER + BESIDES;
     graph_value *values = arena_array(&m->arena, capacity, sizeof *values);
-    m->kv_layers = arena_array(&m->arena, (size_t)2 * m->params.n_layers, sizeof *m->kv_layers);
-    if (values == NULL || m->kv_layers == NULL)
+    *kv_layers = arena_array(&m->arena, (size_t)2 * n_layers, sizeof **kv_layers);
+    if (values == NULL || *kv_layers == NULL)
         return err_set(err, WEFT_NOMEM, "out of memory for the graph");
-    graph_init(&m->graph, values, capacity, m->tensors, m->n_tensors);
-    graph_set_ropes(&m->graph, m->ropes, m->params.n_ropes);
-    model_build b = {.g = &m->graph,
-                     .p = &m->params,
-                     .family = m->family,
-                     .bound = m->bound,
-                     .kv_layers = m->kv_layers};
-    m->family->build(&b);
-    m->n_kv_layers = b.n_kv_layers;
-    return graph_status(&m->graph, err);
+    graph_init(g, values, capacity, m->tensors, m->n_tensors);
+    graph_set_ropes(g, m->ropes, m->params.n_ropes);
+    model_build b = {
+        .g = g, .p = &m->params, .family = m->family, .bound = m->bound, .kv_layers = *kv_layers};
+    build(&b);
+    *n_kv_layers = b.n_kv_layers;
+    return graph_status(g, err);
+}
+
+static weft_status build_graphs(llm *m, weft_error *err)
+{
+    const model_params *p = &m->params;
+    weft_status status = build_graph(m, &m->graph, m->family->build, p->n_layers, &m->kv_layers,
+                                     &m->n_kv_layers, err);
+    if (status != WEFT_OK || p->draft_root == NULL) return status;
+    return build_graph(m, &m->draft, m->family->build_draft, p->n_draft_layers, &m->draft_kv_layers,
+                       &m->n_draft_kv_layers, err);
 }
 
 static weft_status load(llm *m, weft_error *err)
@@ -91,7 +102,7 @@ static weft_status load(llm *m, weft_error *err)
     if (status == WEFT_OK) status = quantization_check(&source, err);
     if (status == WEFT_OK) status = llm_read_params(m, &source, err);
     if (status == WEFT_OK) status = llm_bind(m, &source, err);
-    if (status == WEFT_OK) status = build_graph(m, err);
+    if (status == WEFT_OK) status = build_graphs(m, err);
     if (status == WEFT_OK) status = llm_read_generation(m, &source, err);
     return status;
 }

@@ -19,7 +19,7 @@ typedef struct llm {
     model_params params;
     tensor *tensors; /* [n_tensors], bound: codes and scales joined, stacks taken apart */
     uint32_t n_tensors;
-    uint32_t *bound;     /* [n_slots, n_layers], index of the first tensor + 1 */
+    uint32_t *bound;     /* [n_slots, all layers], index of the first tensor + 1 */
     tensor *listed;      /* [n_listed], as they lie in the file */
     const char **labels; /* [n_listed], "bf16", "affine4g64" */
     uint32_t n_listed;
@@ -27,6 +27,10 @@ typedef struct llm {
     graph graph;
     kv_layer *kv_layers; /* [n_kv_layers] */
     uint32_t n_kv_layers;
+    /* Of the head that drafts, over states of its own; without values where there is none. */
+    graph draft;
+    kv_layer *draft_kv_layers; /* [n_draft_kv_layers] */
+    uint32_t n_draft_kv_layers;
     model_generation generation;
 } llm;
 

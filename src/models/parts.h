@@ -141,6 +141,9 @@ graph_id part_embed(model_build *b);
  * embedding when there is none. */
 void part_head(model_build *b, graph_id x);
 
+/* The same behind another norm. */
+void part_head_behind(model_build *b, uint32_t norm, graph_id x);
+
 /* head_dim, kv heads, rope and scale where the checkpoint leaves them out; checks what must
  * divide. */
 weft_status part_derive(model_params *p, weft_error *err);

@@ -685,6 +685,22 @@ typedef struct row {
     uint32_t n, n_wanted;
 } row;
 
+/* Of all tokens of a step, where the graph has some; the caller frees them. */
+static inline float *machine_features(const machine *w, const backend_step *step)
+{
+    uint32_t cols = 0;
+    for (graph_id id = 1; id < w->m->g.n_values; id++) {
+        if (w->m->values[id].op == GRAPH_FEATURES) cols = w->m->values[id].cols;
+    }
+    float *features = case_alloc((size_t)step->n_tokens * cols * sizeof *features);
+    for (uint32_t i = 0; i < step->n_tokens; i++) {
+        for (uint32_t c = 0; c < cols; c++)
+            features[(size_t)i * cols + c] =
+                graph_oracle_feature(step->ids[i], step->positions[i], c);
+    }
+    return features;
+}
+
 static inline void machine_step(machine *w, const row *rows, uint32_t n_rows)
 {
     static int32_t ids[CHUNK_MOST + ROWS_MOST];
@@ -716,6 +732,7 @@ static inline void machine_step(machine *w, const row *rows, uint32_t n_rows)
     uint32_t cols = w->m->values[w->m->g.output].cols;
     float *logits = case_alloc((size_t)step.n_outputs * cols * sizeof(float));
     step.logits = logits;
+    step.features = machine_features(w, &step);
     weft_error err = {0};
     w->memory.armed = true;
     assert_ok(w->s.api->run(w->b, w->plan, &step, &err), &err);
@@ -732,6 +749,7 @@ static inline void machine_step(machine *w, const row *rows, uint32_t n_rows)
         sequence_publish(q);
     }
     free(logits);
+    free(step.features);
 }
 
 #endif

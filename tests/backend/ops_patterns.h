@@ -79,6 +79,20 @@ static inline void pattern_cross(model *m)
     graph_finish(g, model_linear(m, graph_take(g, x), MODEL_VOCAB));
 }
 
+/* What comes with a token beside its id: into a linear layer, added to one, and as it is. */
+static inline void pattern_features(model *m)
+{
+    graph *g = &m->g;
+    graph_id x = model_embed(m);
+    graph_id f = graph_features(g, m->width);
+    graph_id a = model_linear(m, graph_concat(g, x, f, 1), m->width);
+    a = graph_add(g, f, model_linear(m, a, m->width));
+    a = graph_add(g, a, graph_scale(g, f, 0.5F));
+    a = graph_add(g, graph_mul(g, f, x), a);
+    graph_id t = graph_add(g, graph_take(g, a), model_norm(m, graph_take(g, f), m->width));
+    graph_finish(g, model_linear(m, t, MODEL_VOCAB));
+}
+
 /* Experts beside a layer of the same input, of all tokens and of those that are wanted. */
 static inline void pattern_experts(model *m)
 {

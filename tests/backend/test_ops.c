@@ -263,6 +263,7 @@ static const struct {
     {"two kinds", pattern_two_kinds, 0.3, true},
     {"cross", pattern_cross, 0.3, false},
     {"mul", pattern_mul, 0.01, false},
+    {"features", pattern_features, 0.01, false},
 };
 
 /* ---- running them ---- */

@@ -249,20 +249,6 @@ static double activate(uint32_t act, double x)
     return x / (1.0 + exp(-2.0 * u));
 }
 
-static void run_mul(graph_oracle *o, const graph_value *v, double *y, double *ye)
-{
-    size_t cols = o->g->values[v->in[1]].cols;
-    for (size_t i = 0; i < (size_t)o->n * v->cols; i++) {
-        size_t j = cols == 1 ? i / v->cols : i;
-        double a = o->x[v->in[0]][i];
-        double b = o->x[v->in[1]][j];
-        double ae = o->e[v->in[0]][i];
-        double be = o->e[v->in[1]][j];
-        y[i] = a * b;
-        ye[i] = ae * (fabs(b) + be) + fabs(a) * be + U * (fabs(a) + ae) * (fabs(b) + be);
-    }
-}
-
 /* No activation is steeper than 1.2. */
 static interval glu_of(uint32_t act, interval a, interval b)
 {
@@ -286,8 +272,15 @@ static void run_elementwise(graph_oracle *o, const graph_value *v, double *y, do
     const double *b = o->x[v->in[1]];
     const double *be = o->e[v->in[1]];
     double f = (double)v->f[0];
+    bool one = o->g->values[v->in[1]].cols == 1;
     for (size_t i = 0; i < (size_t)o->n * v->cols; i++) {
+        size_t j = one ? i / v->cols : i;
         switch (v->op) {
+        case GRAPH_MUL:
+            y[i] = a[i] * b[j];
+            ye[i] = ae[i] * (fabs(b[j]) + be[j]) + fabs(a[i]) * be[j] +
+                    U * (fabs(a[i]) + ae[i]) * (fabs(b[j]) + be[j]);
+            break;
         case GRAPH_ADD:
             y[i] = a[i] + b[i];
             ye[i] = ae[i] + be[i] + 2 * U * (fabs(a[i]) + fabs(b[i]) + ae[i] + be[i]);
@@ -527,6 +520,23 @@ static void run_delta(graph_oracle *o, const graph_value *v)
     free(bias);
 }
 
+static void run_features(graph_oracle *o, const graph_value *v, double *y)
+{
+    for (uint32_t i = 0; i < o->n; i++) {
+        for (uint32_t c = 0; c < v->cols; c++)
+            y[(size_t)i * v->cols + c] = (double)graph_oracle_feature(o->ids[i], i, c);
+    }
+}
+
+static void run_given(graph_oracle *o, const graph_value *v, double *y)
+{
+    if (v->op == GRAPH_EMBED) {
+        run_embed(o, v, y);
+    } else {
+        run_features(o, v, y);
+    }
+}
+
 static void run_take(graph_oracle *o, const graph_value *v, double *y, double *ye)
 {
     for (size_t i = 0; i < (size_t)o->n * v->cols; i++) {
@@ -539,8 +549,9 @@ static void run_value(graph_oracle *o, graph_id id)
 {
     const graph_value *v = &o->g->values[id];
     switch (v->op) {
+    case GRAPH_FEATURES:
     case GRAPH_EMBED:
-        run_embed(o, v, o->x[id]);
+        run_given(o, v, o->x[id]);
         break;
     case GRAPH_LINEAR:
         run_linear(o, v, o->x[id], o->e[id]);
@@ -557,13 +568,11 @@ static void run_value(graph_oracle *o, graph_id id)
         break;
     case GRAPH_ADD:
     case GRAPH_SCALE:
+    case GRAPH_MUL:
     case GRAPH_GLU:
     case GRAPH_ACT:
     case GRAPH_SOFTCAP:
         run_elementwise(o, v, o->x[id], o->e[id]);
-        break;
-    case GRAPH_MUL:
-        run_mul(o, v, o->x[id], o->e[id]);
         break;
     case GRAPH_SELECT:
     case GRAPH_ATTEND:

@@ -19,6 +19,7 @@
 #define SUPPORT_GRAPH_ORACLE_H
 
 #include "backend/backend.h"
+#include "base/rng.h"
 
 typedef struct graph_oracle {
     const graph *g;
@@ -30,6 +31,12 @@ typedef struct graph_oracle {
     /* [n_values] of [n, cols]: values and bounds; rows of wanted tokens are all tokens. */
     double **x, **e;
 } graph_oracle;
+
+/* What a token brings where a graph has features. */
+static inline float graph_oracle_feature(int32_t id, uint32_t position, uint32_t column)
+{
+    return (float)(2.0 * rng_unit((uint64_t)id << 32 | position, column) - 1.0);
+}
 
 /* Computes positions 0 .. n - 1; highest may be NULL. views: of a sequence that has run; pages are
  * read of those layers only whose codecs are packed, which are cross or stored to, and then hold

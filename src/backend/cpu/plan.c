@@ -44,7 +44,7 @@ static size_t times(size_t a, size_t b)
 static bool is_constant(graph_op op)
 {
     return op == GRAPH_NONE || op == GRAPH_WEIGHT || op == GRAPH_STACK || op == GRAPH_INPUT ||
-           op == GRAPH_STATE;
+           op == GRAPH_STATE || op == GRAPH_FEATURES;
 }
 
 static uint32_t count_uses(const graph *g, graph_id id)

@@ -10,6 +10,7 @@
 float *cpu_data(const cpu_run *r, graph_id id)
 {
     if (graph_is_result(r->p->g, id)) return backend_result(r->step, r->p->g, id);
+    if (r->p->g->values[id].op == GRAPH_FEATURES) return r->step->features;
     ASSERT_HOT(r->p->slots[id].offset != SIZE_MAX);
     return r->p->values + r->p->slots[id].offset;
 }

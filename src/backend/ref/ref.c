@@ -151,6 +151,7 @@ static size_t ref_plan_bytes(const backend_plan *plan)
 static float *data(const run_state *r, graph_id id)
 {
     if (graph_is_result(r->p->g, id)) return backend_result(r->step, r->p->g, id);
+    if (r->p->g->values[id].op == GRAPH_FEATURES) return r->step->features;
     ASSERT(r->p->slots[id].offset != SIZE_MAX);
     return r->p->values + r->p->slots[id].offset;
 }
@@ -363,23 +364,17 @@ static double activate(graph_act act, double x)
     return 0.5 * x * (1.0 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
 }
 
-static void run_mul(const run_state *r, const graph_value *v, float *y)
-{
-    const float *a = data(r, v->in[0]);
-    const float *b = data(r, v->in[1]);
-    size_t cols = r->p->g->values[v->in[1]].cols;
-    for (size_t i = 0; i < (size_t)n_rows(r, v) * v->cols; i++) {
-        y[i] = a[i] * b[cols == 1 ? i / v->cols : i];
-    }
-}
-
 static void run_elementwise(const run_state *r, const graph_value *v, float *y)
 {
     const float *a = data(r, v->in[0]);
     const float *b = v->in[1] != 0 ? data(r, v->in[1]) : a;
+    bool one = v->in[1] != 0 && r->p->g->values[v->in[1]].cols == 1;
     size_t n = (size_t)n_rows(r, v) * v->cols;
     for (size_t i = 0; i < n; i++) {
         switch (v->op) {
+        case GRAPH_MUL:
+            y[i] = a[i] * b[one ? i / v->cols : i];
+            break;
         case GRAPH_ADD:
             y[i] = a[i] + b[i];
             break;
@@ -844,13 +839,11 @@ static void run_value(const run_state *r, graph_id id)
         break;
     case GRAPH_ADD:
     case GRAPH_SCALE:
+    case GRAPH_MUL:
     case GRAPH_GLU:
     case GRAPH_ACT:
     case GRAPH_SOFTCAP:
         run_elementwise(r, v, data(r, id));
-        break;
-    case GRAPH_MUL:
-        run_mul(r, v, data(r, id));
         break;
     case GRAPH_KV_APPEND:
     case GRAPH_KV_STORE:
@@ -884,6 +877,7 @@ static void run_value(const run_state *r, graph_id id)
     case GRAPH_WEIGHT:
     case GRAPH_STACK:
     case GRAPH_INPUT:
+    case GRAPH_FEATURES:
     case GRAPH_STATE:
     case GRAPH_N_OPS:
         break;
