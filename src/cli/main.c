@@ -45,7 +45,7 @@ static int run_command(const command *c, int argc, char **argv)
     alignas(max_align_t) unsigned char values[COMMAND_VALUES];
     ASSERT(c->values_size <= sizeof values);
     memcpy(values, c->defaults, c->values_size);
-    option_parse p = {.values = values, .operand = c->operand};
+    option_parse p = {.values = values, .operand = c->operand, .takes_rest = c->rest != NULL};
     p.n_sets = take_sets(c, p.sets);
     weft_error err = {WEFT_OK, ""};
     if (parse(c, &p, argc, argv, &err) != WEFT_OK) {
@@ -53,6 +53,7 @@ static int run_command(const command *c, int argc, char **argv)
         return EXIT_USAGE;
     }
     if (p.help) return manual_print_command(c);
+    if (c->rest != NULL) memcpy(values + c->rest_at, &p.rest, sizeof p.rest);
     int status = c->run(values, p.given);
     return output_finish() ? status : EXIT_FAILED;
 }

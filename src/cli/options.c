@@ -197,12 +197,13 @@ static weft_status take_operands(option_parse *p, int argc, char **argv, weft_er
     int n = argc - optind;
     if (n > 0 && p->operand == NULL)
         return err_set(err, WEFT_ARGUMENT, "'%s' is one word too many", argv[optind]);
-    if (n > 1)
+    if (n > 1 && !p->takes_rest)
         return err_set(err, WEFT_ARGUMENT, "'%s' is one word too many after %s '%s'",
                        argv[optind + 1], p->operand, argv[optind]);
     if (n == 0 && p->operand != NULL)
         return err_set(err, WEFT_ARGUMENT, "%s is missing", p->operand);
-    p->given = n == 1 ? argv[optind] : NULL;
+    p->given = n > 0 ? argv[optind] : NULL;
+    if (n > 1) p->rest = (option_words){argv + optind + 1, (uint32_t)n - 1};
     return WEFT_OK;
 }
 

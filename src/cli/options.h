@@ -29,6 +29,12 @@ typedef struct option_list {
     uint32_t values[OPTION_LIST_MOST];
 } option_list;
 
+/* Words behind the operand; borrowed from argv. */
+typedef struct option_words {
+    char **words; /* [n] */
+    uint32_t n;
+} option_words;
+
 typedef struct option_row {
     const char *name; /* without the dashes; a name of one letter is a short option */
     option_kind kind;
@@ -52,7 +58,9 @@ typedef struct option_parse {
     uint32_t n_sets;
     void *values;        /* already holds the defaults */
     const char *operand; /* what the one operand is called; NULL: there is none */
+    bool takes_rest;     /* and any words behind it */
     const char *given;   /* out: the operand */
+    option_words rest;   /* out: those words */
     bool help;           /* out: --help was there; then nothing else is checked */
 } option_parse;
 

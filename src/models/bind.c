@@ -9,7 +9,8 @@
 enum { NAME_BYTES = 512 };
 
 /* Where the text model's tensors begin, in the order they are tried. */
-static const char *const ROOTS[] = {"model.", "language_model.model.", "model.language_model.", ""};
+static const char *const ROOTS[] = {
+    "model.", "language_model.model.", "model.language_model.", "bert.", "roberta.", ""};
 
 typedef struct binder {
     llm *m;
@@ -73,7 +74,8 @@ static bool place_name(const binder *b, const char *name, const model_slot *slot
     } else if (b->source->is_gguf) {
         n = snprintf(full, NAME_BYTES, "%s", own);
     } else if (slot->place == SLOT_LAYER) {
-        n = snprintf(full, NAME_BYTES, "%slayers.%u.%s", b->root, layer, own);
+        const char *layers = b->m->family->layers != NULL ? b->m->family->layers : "layers.";
+        n = snprintf(full, NAME_BYTES, "%s%s%u.%s", b->root, layers, layer, own);
     } else {
         n = snprintf(full, NAME_BYTES, "%s%s", slot->place == SLOT_HEAD ? b->head_root : b->root,
                      own);

@@ -18,6 +18,8 @@ typedef struct command {
     const char *verbs;   /* "ppl|kl": one of them stands before the options; NULL: none does */
     size_t verb_at;      /* offset in the values of a const char * for it */
     const char *operand; /* "MODEL", "PATH" */
+    const char *rest;    /* "[TEXT...]": words that may stand behind it; NULL: none */
+    size_t rest_at;      /* offset in the values of an option_words for them */
     const char *summary; /* one line */
     const char *details; /* paragraphs of help, each ending in a line feed; may be "" */
     const option_row *options;
