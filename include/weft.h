@@ -87,6 +87,22 @@ typedef struct weft_log {
 
 typedef struct weft_model weft_model;
 
+/* What a text's one vector is made of: hidden states of its tokens, after the model's last norm. */
+typedef enum weft_pooling {
+    WEFT_POOLING_DEFAULT = 0, /* as the checkpoint says, or its family is used */
+    WEFT_POOLING_LAST = 1,    /* that of the last token */
+    WEFT_POOLING_MEAN = 2,    /* of all */
+    WEFT_POOLING_FIRST = 3,   /* that of the first token ([CLS]) */
+    WEFT_POOLING_TOKENS = 4   /* none: a vector for each token */
+} weft_pooling;
+
+/* Whether vectors are brought to length 1. */
+typedef enum weft_normalize {
+    WEFT_NORMALIZE_DEFAULT = 0, /* as the checkpoint says; yes where it does not */
+    WEFT_NORMALIZE_NO = 1,
+    WEFT_NORMALIZE_YES = 2
+} weft_normalize;
+
 typedef struct weft_model_options {
     uint32_t struct_size;
     const weft_allocator *allocator; /* NULL: malloc; borrowed until the model is closed */
@@ -123,6 +139,11 @@ typedef struct weft_model_info {
     /* Defaults of the checkpoint's generation_config; greedy when it has none. */
     float temperature, top_p, min_p;
     uint32_t top_k;
+    bool has_logits; /* false: an encoder, which samples nothing and gives vectors only */
+    /* What a request for a vector gets that does not say; DEFAULT: it must, the checkpoint wants
+     * what is not supported. */
+    weft_pooling pooling;
+    weft_normalize normalize;
 } weft_model_info;
 
 WEFT_API weft_status weft_model_get_info(const weft_model *model, weft_model_info *info,
@@ -298,6 +319,12 @@ typedef struct weft_request {
     /* Not 0: prompt_logits is [prompt_logits_rows, n_vocab] and filled again and again, an event
      * LOGITS each time. The prompt is read no further until the poll after that event. */
     uint32_t prompt_logits_rows;
+    /* Not NULL: what is asked for is the vector of the prompt, which lies here with the event
+     * EMBEDDING: [n_embedding], of WEFT_POOLING_TOKENS [n_prompt, n_embedding]. max_new is 0. */
+    float *embedding;
+    uint32_t n_embedding; /* its first numbers, for models that were trained so; 0: n_embd */
+    weft_pooling pooling;
+    weft_normalize normalize;
 } weft_request;
 
 /* 0 is never a handle. */
@@ -315,8 +342,9 @@ typedef enum weft_event_kind {
     WEFT_EVENT_NONE = 0,
     WEFT_EVENT_TOKEN = 1,
     WEFT_EVENT_DONE = 2,
-    WEFT_EVENT_LOGITS = 3 /* the first n_rows rows of prompt_logits are those of prompt tokens
-                             from first on, until the next poll of the request */
+    WEFT_EVENT_LOGITS = 3,   /* the first n_rows rows of prompt_logits are those of prompt tokens
+                              from first on, until the next poll of the request */
+    WEFT_EVENT_EMBEDDING = 4 /* embedding holds n_rows vectors */
 } weft_event_kind;
 
 typedef enum weft_finish {
@@ -349,8 +377,8 @@ typedef struct weft_event {
     weft_cache_limit cache_limit;
     /* With DONE: drafts that steps verified, and those that were what was sampled. */
     uint32_t n_drafted, n_accepted;
-    uint32_t first; /* with LOGITS */
-    uint32_t n_rows;
+    uint32_t first;  /* with LOGITS */
+    uint32_t n_rows; /* with LOGITS and EMBEDDING */
 } weft_event;
 
 /* The next event of a request, NONE if there is none yet. */

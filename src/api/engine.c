@@ -20,6 +20,14 @@ static weft_status check_range(const char *name, uint32_t value, uint32_t most, 
     return err_set(err, WEFT_ARGUMENT, "%s is %u, expected at most %u", name, value, most);
 }
 
+/* A text goes through an encoder in one step, and nothing of it is kept. */
+static void adapt_to_encoder(engine_options *o)
+{
+    if (o->chunk_tokens == 0) o->chunk_tokens = o->context < CHUNK_MOST ? o->context : CHUNK_MOST;
+    o->no_cache = true;
+    o->max_drafts = 0;
+}
+
 static weft_status effective(const weft_engine_options *from, const struct llm *m,
                              engine_options *o, weft_error *err)
 {
@@ -43,9 +51,10 @@ static weft_status effective(const weft_engine_options *from, const struct llm *
     if (o->context == 0)
         o->context = m->params.context < CONTEXT_DEFAULT ? m->params.context : CONTEXT_DEFAULT;
     if (o->max_sequences == 0) o->max_sequences = SEQUENCES_DEFAULT;
+    if (m->params.sees_all) adapt_to_encoder(o);
     if (o->chunk_tokens == 0) o->chunk_tokens = CHUNK_DEFAULT;
     if (o->chunk_tokens > o->context) o->chunk_tokens = o->context;
-    if (o->max_drafts == 0) o->max_drafts = DRAFTS_DEFAULT;
+    if (o->max_drafts == 0 && !m->params.sees_all) o->max_drafts = DRAFTS_DEFAULT;
     if (from->max_drafts == WEFT_NO_DRAFTS) o->max_drafts = 0;
     weft_status status = check_range("max_sequences", o->max_sequences, SEQUENCES_MOST, err);
     if (status == WEFT_OK) status = check_range("max_drafts", o->max_drafts, DRAFTS_MOST, err);

@@ -110,7 +110,12 @@ weft_status weft_model_get_info(const weft_model *model, weft_model_info *info, 
         .top_p = s->top_p,
         .min_p = s->min_p,
         .top_k = s->top_k,
+        .has_logits = m->graph.output != 0,
     };
+    if (m->embedding.error.status == WEFT_OK) {
+        ours.pooling = m->embedding.pooling;
+        ours.normalize = m->embedding.normalize ? WEFT_NORMALIZE_YES : WEFT_NORMALIZE_NO;
+    }
     for (uint32_t i = 0; i < m->n_listed; i++)
         ours.n_params += m->listed[i].n_rows * m->listed[i].n_cols;
     count_tensors(m->weights, &ours);

@@ -57,6 +57,15 @@ static inline const uint32_t *backend_taken(const backend_step *step, const grap
     return take->rows == GRAPH_OUTPUTS ? step->outputs : step->hidden_of;
 }
 
+/* The row of an embedding that a token has. */
+static inline uint64_t backend_embedded(const backend_step *step, const graph_value *input,
+                                        uint32_t token_i)
+{
+    if (input->i[0] == GRAPH_IDS) return (uint64_t)step->ids[token_i];
+    uint64_t position = input->i[0] == GRAPH_POSITIONS ? step->positions[token_i] : 0;
+    return position + input->i[1];
+}
+
 /* Where a result of the graph goes. */
 static inline float *backend_result(const backend_step *step, const graph *g, graph_id id)
 {

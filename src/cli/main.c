@@ -45,7 +45,10 @@ static int run_command(const command *c, int argc, char **argv)
     alignas(max_align_t) unsigned char values[COMMAND_VALUES];
     ASSERT(c->values_size <= sizeof values);
     memcpy(values, c->defaults, c->values_size);
-    option_parse p = {.values = values, .operand = c->operand, .second = c->second};
+    option_parse p = {.values = values,
+                      .operand = c->operand,
+                      .second = c->second,
+                      .takes_rest = c->rest != NULL};
     p.n_sets = take_sets(c, p.sets);
     weft_error err = {WEFT_OK, ""};
     if (parse(c, &p, argc, argv, &err) != WEFT_OK) {
@@ -54,6 +57,7 @@ static int run_command(const command *c, int argc, char **argv)
     }
     if (p.help) return manual_print_command(c);
     if (c->second != NULL) memcpy(values + c->second_at, &p.given_second, sizeof p.given_second);
+    if (c->rest != NULL) memcpy(values + c->rest_at, &p.rest, sizeof p.rest);
     int status = c->run(values, p.given);
     return output_finish() ? status : EXIT_FAILED;
 }

@@ -23,8 +23,8 @@ static const char COMMON_OPENING[] =
     "\n"
     "## Options of commands that compute\n"
     "\n"
-    "`run`, `logits`, `bench`, `eval` and `selfcheck` take them; `bench` and `eval` have a "
-    "`--context` of\ntheir own.\n"
+    "`run`, `embed`, `logits`, `bench`, `eval` and `selfcheck` take them; `bench` and `eval` have "
+    "a\n`--context` of their own.\n"
     "\n"
     "| option | |\n"
     "|---|---|\n";
@@ -83,9 +83,11 @@ static const char *verbs_of(const command *c)
     return c->verbs != NULL ? c->verbs : "";
 }
 
-static const char *second_of(const command *c)
+/* What stands behind the operand. */
+static const char *more_of(const command *c)
 {
-    return c->second != NULL ? c->second : "";
+    if (c->second != NULL) return c->second;
+    return c->rest != NULL ? c->rest : "";
 }
 
 int manual_print_command(const command *c)
@@ -93,8 +95,8 @@ int manual_print_command(const command *c)
     strbuf out;
     strbuf_init(&out, mem_system(), 0);
     strbuf_printf(&out, "usage: weft %s %s%s%s%s%s [options]\n\n%s\n\n", c->name, verbs_of(c),
-                  c->verbs != NULL ? " " : "", c->operand, c->second != NULL ? " " : "",
-                  second_of(c), c->summary);
+                  c->verbs != NULL ? " " : "", c->operand, more_of(c)[0] != '\0' ? " " : "",
+                  more_of(c), c->summary);
     print_sets(c, false, &out);
     strbuf_printf(&out, "  %-22s  %s\n", "--help", "prints this");
     if (c->details[0] != '\0') strbuf_printf(&out, "\n%s", c->details);
@@ -105,7 +107,7 @@ static void print_section(const command *c, strbuf *out)
 {
     strbuf_printf(out, "\n## weft %s %s%s%s%s%s\n\n%c%s.\n\n| option | |\n|---|---|\n", c->name,
                   verbs_of(c), c->verbs != NULL ? " " : "", c->operand,
-                  c->second != NULL ? " " : "", second_of(c), c->summary[0] - ('a' - 'A'),
+                  more_of(c)[0] != '\0' ? " " : "", more_of(c), c->summary[0] - ('a' - 'A'),
                   c->summary + 1);
     print_sets(c, true, out);
     if (c->details[0] != '\0') strbuf_printf(out, "\n%s", c->details);

@@ -29,6 +29,12 @@ typedef struct option_list {
     uint32_t values[OPTION_LIST_MOST];
 } option_list;
 
+/* Words behind the operand; borrowed from argv. */
+typedef struct option_words {
+    char **words; /* [n] */
+    uint32_t n;
+} option_words;
+
 typedef struct option_row {
     const char *name; /* without the dashes; a name of one letter is a short option */
     option_kind kind;
@@ -53,9 +59,11 @@ typedef struct option_parse {
     void *values;        /* already holds the defaults */
     const char *operand; /* what the operand is called; NULL: there is none */
     const char *second;  /* another one behind it; NULL: there is none */
+    bool takes_rest;     /* and any words behind them */
     const char *given;   /* out: the operand */
     const char *given_second;
-    bool help; /* out: --help was there; then nothing else is checked */
+    option_words rest; /* out: those words */
+    bool help;         /* out: --help was there; then nothing else is checked */
 } option_parse;
 
 /* argv[0] is the command. ARGUMENT with a sentence for wrong usage. */

@@ -19,8 +19,8 @@ static const option_row ENGINE_ROWS[] = {
      "generic, avx2, avx512 or avx512bf16 (default: the best this processor has)", 0, 0,
      "generic|avx2|avx512|avx512bf16"},
     {"act", OPTION_CHOICE, AT(act), "TYPE",
-     "what the input of a linear layer is rounded to: bf16 or f32 (default: bf16)", 0, 0,
-     "bf16|f32"},
+     "what the input of a linear layer is rounded to: bf16 or f32 (default: bf16; embed: f32)", 0,
+     0, "bf16|f32"},
     {"kv", OPTION_TEXT, AT(kv), "SPEC",
      "how keys and values are stored: f32, f16, bf16, affineNgM (N 4 or 8; M 32, 64 or 128), q8_0, "
      "turbo-kAvB (A 2, 4, 5 or 8; B 2, 3, 4, 5 or 8), or k=NAME,v=NAME with tkA for keys and tvB "

@@ -39,8 +39,15 @@ static void store_free(const weft_engine *e, engine_store *s)
 weft_status cache_spec(const llm *m, const engine_options *o, const char *kv, kv_spec *spec,
                        weft_error *err)
 {
-    weft_status status = kv_spec_parse(kv, o->act == WEFT_ACT_F32 ? "f32" : "bf16", spec, err);
+    /* An encoder's live for one step. */
+    bool f32 = o->act == WEFT_ACT_F32 || m->params.sees_all;
+    weft_status status = kv_spec_parse(kv, f32 ? "f32" : "bf16", spec, err);
     spec->n_model_layers = m->params.n_layers;
+    if (status == WEFT_OK && m->params.sees_all && spec->start > 0) {
+        return err_set(err, WEFT_UNSUPPORTED,
+                       "kv codec '%s': start= cuts a text, but an encoder's goes through one step",
+                       kv);
+    }
     return status;
 }
 
@@ -142,8 +149,8 @@ weft_status cache_begin(weft_engine *e, request *r, weft_error *err)
         r->space = kv_prefix_space(e->prefix, config, r->salt);
         if (r->space == NULL) return err_set(err, WEFT_NOMEM, "out of memory for the prefix cache");
     }
-    /* Logits of a prompt come from forwarding it. */
-    if (r->space == NULL || r->prompt_logits != NULL)
+    /* Logits of a prompt, and hidden states, come from forwarding it. */
+    if (r->space == NULL || r->prompt_logits != NULL || embed_needs_all(r))
         return kv_seq_create(a, e->pool, config, r->n_positions, &r->seq, err);
     kv_history h = history_of(r, r->n_prompt);
     kv_match match;

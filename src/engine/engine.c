@@ -100,38 +100,51 @@ static uint32_t most_decoded(const engine_options *o)
     return n < o->max_outputs ? (uint32_t)n : o->max_outputs;
 }
 
+/* NULL when refused. */
+static float *matrix(arena *a, size_t rows, size_t cols)
+{
+    size_t n;
+    return size_mul(rows, cols, &n) ? arena_array(a, n, sizeof(float)) : NULL;
+}
+
 static weft_status open_batch(weft_engine *e, weft_error *err)
 {
     const engine_options *o = &e->options;
     batch *b = &e->batch;
     uint32_t n_tokens = o->chunk_tokens + most_decoded(o);
+    const llm *m = e->model;
+    uint32_t n_outputs = m->graph.output != 0 ? o->max_outputs : 0;
+    uint32_t n_hidden = m->graph.hidden != 0 ? n_tokens : 0;
     b->limits = (backend_limits){.n_tokens = n_tokens,
                                  .n_rows = o->max_sequences,
-                                 .n_outputs = o->max_outputs,
+                                 .n_outputs = n_outputs,
+                                 .n_hidden = n_hidden,
                                  .context = o->context};
-    uint32_t n_vocab = e->model->params.n_vocab;
+    uint32_t n_vocab = m->params.n_vocab;
     arena *a = &e->arena;
     b->ids = arena_array(a, n_tokens, sizeof *b->ids);
     b->positions = arena_array(a, n_tokens, sizeof *b->positions);
     b->row_starts = arena_array(a, (size_t)o->max_sequences + 1, sizeof *b->row_starts);
-    b->outputs = arena_array(a, o->max_outputs, sizeof *b->outputs);
-    b->views = arena_array(a, (size_t)e->model->n_kv_layers * o->max_sequences, sizeof *b->views);
+    b->outputs = arena_array(a, n_outputs, sizeof *b->outputs);
+    b->hidden_of = arena_array(a, n_hidden, sizeof *b->hidden_of);
+    if (m->params.sees_all) b->highest = arena_array(a, n_tokens, sizeof *b->highest);
+    b->views = arena_array(a, (size_t)m->n_kv_layers * o->max_sequences, sizeof *b->views);
     b->txn_rows = arena_array(a, o->max_sequences, sizeof *b->txn_rows);
     b->keep = arena_array(a, o->max_sequences, sizeof *b->keep);
     b->rows = arena_array(a, o->max_sequences, sizeof *b->rows);
-    size_t n_logits;
-    bool counted = size_mul(o->max_outputs, n_vocab, &n_logits);
-    b->logits = counted ? arena_array(a, n_logits, sizeof *b->logits) : NULL;
+    b->logits = matrix(a, n_outputs, n_vocab);
+    b->hidden = matrix(a, n_hidden, m->params.n_embd);
     e->scratch.ids = arena_array(a, n_vocab, sizeof *e->scratch.ids);
     e->scratch.logits = arena_array(a, n_vocab, sizeof *e->scratch.logits);
     bool ok =
         b->ids && b->positions && b->row_starts && b->outputs && b->views && b->txn_rows && b->keep;
+    ok = ok && b->hidden_of && b->hidden && (b->highest || !m->params.sees_all);
     if (!ok || !b->rows || !b->logits || !e->scratch.ids || !e->scratch.logits) {
         return err_set(err, WEFT_NOMEM,
                        "out of memory for steps of %u tokens and %u rows of logits", n_tokens,
-                       o->max_outputs);
+                       n_outputs);
     }
-    weft_status status = e->api->plan(e->backend, &e->model->graph, &b->limits, &e->plan, err);
+    weft_status status = e->api->plan(e->backend, &m->graph, &b->limits, &e->plan, err);
     if (status == WEFT_OK) kv_pool_set_plan(e->pool, e->plan);
     return status;
 }

@@ -28,6 +28,13 @@ static weft_status check_request(const weft_engine *e, const weft_request *r, we
         return err_set(err, WEFT_LIMIT, "the prompt has %u tokens, the context holds %u",
                        r->n_prompt, context);
     }
+    if (e->model->params.sees_all && r->n_prompt > e->options.chunk_tokens) {
+        return err_set(
+            err, WEFT_LIMIT,
+            "the text has %u tokens, which see each other and go through one step, of at "
+            "most %u (chunk_tokens)",
+            r->n_prompt, e->options.chunk_tokens);
+    }
     if (r->n_stop_ids > 0 && r->stop_ids == NULL)
         return err_set(err, WEFT_ARGUMENT, "stop_ids is NULL");
     if (r->prompt_logits_rows > 0 && r->prompt_logits == NULL)
@@ -36,6 +43,7 @@ static weft_status check_request(const weft_engine *e, const weft_request *r, we
     weft_status status = check_ids(r->prompt, r->n_prompt, n_vocab, "prompt token", err);
     if (status == WEFT_OK) status = check_ids(r->stop_ids, r->n_stop_ids, n_vocab, "stop id", err);
     if (status == WEFT_OK) status = sampling_check(&r->sampling, err);
+    if (status == WEFT_OK) status = embed_check(e, r, err);
     if (status == WEFT_OK && r->draft != NULL && e->options.max_drafts == 0) {
         return err_set(err, WEFT_ARGUMENT, "draft is '%.40s', the engine was opened for no drafts",
                        r->draft);
@@ -67,8 +75,10 @@ static size_t token_bytes(const request *r)
     return ((size_t)r->n_prompt + r->max_new) * sizeof(int32_t);
 }
 
-static void request_destroy(const weft_allocator *a, request *r)
+static void request_destroy(const weft_engine *e, request *r)
 {
+    const weft_allocator *a = e->env.allocator;
+    embed_deinit(e, r);
     mem_free(a, r->tokens, token_bytes(r));
     mem_free(a, r->logprobs, r->max_new * sizeof(float));
     mem_free(a, r->stop_ids, r->n_stop_ids * sizeof(int32_t));
@@ -76,13 +86,14 @@ static void request_destroy(const weft_allocator *a, request *r)
     mem_free(a, r, sizeof *r);
 }
 
-static request *request_create(const weft_allocator *a, const weft_request *from, uint32_t context)
+static request *request_create(const weft_engine *e, const weft_request *from)
 {
+    const weft_allocator *a = e->env.allocator;
     request *r = mem_alloc_zero(a, sizeof *r);
     if (r == NULL) return NULL;
     r->n_prompt = r->n_tokens = from->n_prompt;
     /* One token may follow a full context: it needs no position. */
-    uint32_t room = context - from->n_prompt + 1;
+    uint32_t room = e->options.context - from->n_prompt + 1;
     r->max_new = from->max_new < room ? from->max_new : room;
     r->n_stop_ids = from->n_stop_ids;
     r->flags = from->flags;
@@ -95,8 +106,8 @@ static request *request_create(const weft_allocator *a, const weft_request *from
     r->logprobs = mem_alloc(a, r->max_new * sizeof(float));
     r->stop_ids = mem_alloc(a, r->n_stop_ids * sizeof(int32_t));
     bool ok = r->tokens && (r->logprobs || r->max_new == 0) && (r->stop_ids || r->n_stop_ids == 0);
-    if (!ok) {
-        request_destroy(a, r);
+    if (!ok || !embed_init(e, r, from)) {
+        request_destroy(e, r);
         return NULL;
     }
     memcpy(r->tokens, from->prompt, from->n_prompt * sizeof(int32_t));
@@ -132,13 +143,13 @@ static weft_status submit(weft_engine *e, const weft_request *from, const engine
     *handle = 0;
     weft_status status = check_request(e, from, err);
     if (status != WEFT_OK) return status;
-    request *r = request_create(e->env.allocator, from, e->options.context);
+    request *r = request_create(e, from);
     if (r != NULL) {
         r->drafter = drafter;
         r->draft_state = state;
     }
     if (r != NULL && drafter != NULL && state == NULL && !start_drafter(e->env.allocator, r)) {
-        request_destroy(e->env.allocator, r);
+        request_destroy(e, r);
         r = NULL;
     }
     if (r == NULL)
@@ -154,7 +165,7 @@ static weft_status submit(weft_engine *e, const weft_request *from, const engine
         *handle = r->handle;
     }
     thread_lock_drop(e->lock);
-    if (status != WEFT_OK) request_destroy(e->env.allocator, r);
+    if (status != WEFT_OK) request_destroy(e, r);
     return status;
 }
 
@@ -197,7 +208,7 @@ void request_free(weft_engine *e, request *r)
     }
     if (e->last == r) e->last = before;
     e->n_requests--;
-    request_destroy(e->env.allocator, r);
+    request_destroy(e, r);
 }
 
 static request *find(weft_engine *e, weft_handle handle)
@@ -229,6 +240,10 @@ weft_status engine_poll(weft_engine *e, weft_handle handle, weft_event *event, w
         event->kind = WEFT_EVENT_LOGITS;
         event->first = r->piece_first;
         event->n_rows = r->piece_rows;
+    } else if (r != NULL && r->embedding.ready && !r->embedding.polled) {
+        event->kind = WEFT_EVENT_EMBEDDING;
+        event->n_rows = r->embedding.pooling == WEFT_POOLING_TOKENS ? r->n_prompt : 1;
+        r->embedding.polled = true;
     } else if (r != NULL && r->n_polled < r->n_tokens - r->n_prompt) {
         event->kind = WEFT_EVENT_TOKEN;
         event->token = r->tokens[r->n_prompt + r->n_polled];

@@ -57,6 +57,16 @@ static uint32_t wanted(const request *r, uint32_t n)
     return reaches_end && r->max_new > 0 ? 1 : 0;
 }
 
+/* Of the row's n tokens, behind those of the step so far, those that its vector is made of. */
+static void add_hidden(batch *b, batch_row *row, uint32_t n)
+{
+    uint32_t skip = 0;
+    row->first_hidden = b->step.n_hidden;
+    row->n_hidden = embed_wanted(row->r, n, &skip);
+    for (uint32_t i = 0; i < row->n_hidden; i++)
+        b->hidden_of[b->step.n_hidden++] = b->step.n_tokens + skip + i;
+}
+
 /* n tokens that are known, and as many drafts as were put behind them in ids. */
 static void add_row(weft_engine *e, request *r, uint32_t n, uint32_t n_drafts)
 {
@@ -72,9 +82,11 @@ static void add_row(weft_engine *e, request *r, uint32_t n, uint32_t n_drafts)
     memcpy(ids, r->tokens + r->seq->len, n * sizeof *ids);
     n += n_drafts;
     b->txn_rows[row_i] = (kv_txn_row){r->seq, n, n_drafts > 0, cache_mark(r, n)};
+    add_hidden(b, &b->rows[row_i], n);
     for (uint32_t i = 0; i < n; i++) {
         uint32_t token_i = b->step.n_tokens + i;
         b->positions[token_i] = r->seq->len + i;
+        if (b->highest != NULL) b->highest[token_i] = r->seq->len + n - 1;
         if (i + n_outputs >= n) b->outputs[b->step.n_outputs++] = token_i;
     }
     b->step.n_tokens += n;
@@ -118,6 +130,9 @@ static void fill_rows(weft_engine *e)
         if (r->prompt_logits != NULL && n > room) n = room;
         if (r->logits_rows > 0 && n > r->logits_rows) n = r->logits_rows;
         if (n == 0 || wanted(r, n) > room) continue;
+        /* A text that must go as a whole waits for a step with room, and keeps those behind it
+         * waiting. */
+        if (e->model->params.sees_all && n < pending(r)) break;
         add_row(e, r, n, 0);
         budget -= n;
     }
@@ -131,9 +146,12 @@ bool scheduler_fill(weft_engine *e)
     b->step = (backend_step){.ids = b->ids,
                              .positions = b->positions,
                              .row_starts = b->row_starts,
+                             .highest = b->highest,
                              .outputs = b->outputs,
+                             .hidden_of = b->hidden_of,
                              .views = b->views,
                              .logits = b->logits,
+                             .hidden = b->hidden,
                              .n_nonfinite = &e->n_nonfinite};
     b->row_starts[0] = 0;
     fill_rows(e);
@@ -174,7 +192,8 @@ static uint32_t settle_row(weft_engine *e, batch_row *row, uint32_t n)
     if (r->prompt_logits != NULL && first < r->n_prompt && !r->released) {
         give_prompt_logits(r, first, row->n_outputs, logits, n_vocab);
     }
-    if (first + n < r->n_tokens) return n;
+    if (r->embedding.to != NULL && !r->released) embed_take(e, row, n);
+    if (first + n < r->n_tokens || row->finish == WEFT_FINISH_ERROR) return n;
     if (r->max_new == 0) {
         row->finish = WEFT_FINISH_LENGTH;
         return n;

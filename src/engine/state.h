@@ -23,6 +23,15 @@ typedef struct engine_store {
     arena arena;
 } engine_store;
 
+/* The vector that a request asks for. */
+typedef struct request_embedding {
+    float *to;    /* the caller's; NULL: none is wanted */
+    double *sums; /* [n_embd], of WEFT_POOLING_MEAN; else NULL */
+    uint32_t n;   /* numbers of a vector */
+    weft_pooling pooling;
+    bool normalize, ready, polled;
+} request_embedding;
+
 /* A request, from submit to release. The engine's lock guards every field but where it says
  * otherwise. */
 typedef struct request {
@@ -41,6 +50,7 @@ typedef struct request {
     uint32_t logits_rows;              /* of prompt_logits when it comes in pieces; else 0 */
     uint32_t piece_first, piece_rows;  /* of the piece that lies there; piece_rows 0: none */
     bool piece_polled;
+    request_embedding embedding;
     const engine_store *store;
     uint64_t salt;
     kv_space *space;            /* NULL: it neither finds nor leaves anything */
@@ -61,6 +71,7 @@ typedef struct request {
 typedef struct batch_row {
     request *r;
     uint32_t first_output, n_outputs;
+    uint32_t first_hidden, n_hidden; /* for its vector */
     const int32_t *drafts; /* [n_drafts], behind the one token that is known; in batch.ids */
     uint32_t n_drafts;
     weft_finish finish; /* what the row's results made of the request; NONE: it goes on */
@@ -71,13 +82,16 @@ typedef struct batch {
     backend_step step;
     int32_t *ids;         /* [n_tokens] */
     uint32_t *positions;  /* [n_tokens] */
+    uint32_t *highest;    /* [n_tokens], of an encoder; else NULL */
     uint32_t *row_starts; /* [n_rows + 1] */
     uint32_t *outputs;    /* [n_outputs] */
+    uint32_t *hidden_of;  /* [n_hidden] */
     kv_view *views;       /* [n_kv_layers, n_rows] */
     kv_txn_row *txn_rows; /* [n_rows] */
     uint32_t *keep;       /* [n_rows] */
     batch_row *rows;      /* [n_rows] */
     float *logits;        /* [n_outputs, n_vocab] */
+    float *hidden;        /* [n_hidden, n_embd] */
     backend_limits limits;
 } batch;
 
@@ -126,6 +140,24 @@ uint32_t verify_propose(const weft_engine *e, request *r, uint32_t most, int32_t
  * ends, and returns for how many of those positions a run without drafts would have had a step: at
  * least 1. Touches no sequence. Called with the lock held. */
 uint32_t verify_row(weft_engine *e, batch_row *row, const float *logits);
+
+/* Whether what is asked for can be had, and as what. */
+weft_status embed_check(const weft_engine *e, const weft_request *from, weft_error *err);
+
+/* Memory for it; false when refused. r is clear but for its prompt. */
+bool embed_init(const weft_engine *e, request *r, const weft_request *from);
+void embed_deinit(const weft_engine *e, request *r);
+
+/* Hidden states of the row's prompt that its vector is made of: so many of the n tokens behind len,
+ * the first of them *skip behind. */
+uint32_t embed_wanted(const request *r, uint32_t n, uint32_t *skip);
+
+/* Whether it is made of tokens before the last. */
+bool embed_needs_all(const request *r);
+
+/* Takes the row's hidden states; n: its tokens. Ends the request where its vector has something
+ * that is no number. Called with the lock held. */
+void embed_take(weft_engine *e, batch_row *row, uint32_t n);
 
 /* Ends a request: its state is given back. Called with the lock held, outside a run. */
 void request_end(weft_engine *e, request *r, weft_finish finish, const weft_error *error);

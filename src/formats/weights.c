@@ -233,6 +233,25 @@ weft_status weights_read_sibling(const weights *w, const char *name, size_t limi
     return io_read_file(files, w->env.allocator, path, limit, text, n_bytes, err);
 }
 
+weft_status weights_read_nested(const weights *w, const char *folder, const char *name,
+                                size_t limit, char **text, size_t *n_bytes, weft_error *err)
+{
+    const io *files = w->env.io;
+    char path[WEIGHTS_PATH_BYTES];
+    *text = NULL;
+    *n_bytes = 0;
+    weft_status status = weights_sibling(w, folder, path, sizeof path, err);
+    if (status != WEFT_OK) return status;
+    size_t n = strlen(path);
+    if (n + strlen(name) + 2 > sizeof path) {
+        return err_set(err, WEFT_LIMIT, "the path of '%s' in '%s' has more than %zu bytes", name,
+                       folder, sizeof path - 1);
+    }
+    snprintf(path + n, sizeof path - n, "/%s", name);
+    if (!files->exists(files, path)) return WEFT_OK;
+    return io_read_file(files, w->env.allocator, path, limit, text, n_bytes, err);
+}
+
 const gguf_value *weights_metadata(const weights *w, const char *key)
 {
     uint32_t low = 0, high = w->n_metadata;

@@ -106,6 +106,10 @@ weft_status weights_sibling(const weights *w, const char *name, char *buffer, si
 weft_status weights_read_sibling(const weights *w, const char *name, size_t limit, char **text,
                                  size_t *n_bytes, weft_error *err);
 
+/* The same of a file in a folder in the folder, whose name a file may have said. */
+weft_status weights_read_nested(const weights *w, const char *folder, const char *name,
+                                size_t limit, char **text, size_t *n_bytes, weft_error *err);
+
 /* NULL when absent. */
 const gguf_value *weights_metadata(const weights *w, const char *key);
 

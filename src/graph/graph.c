@@ -97,9 +97,27 @@ graph_id graph_weight(graph *g, uint32_t tensor_i)
     return emit(g, ok, v);
 }
 
+static graph_id input(graph *g, graph_source source, uint32_t row)
+{
+    return emit(
+        g, true,
+        (graph_value){
+            .op = GRAPH_INPUT, .rows = GRAPH_TOKENS, .cols = 1, .i = {(uint32_t)source, row}});
+}
+
 graph_id graph_tokens(graph *g)
 {
-    return emit(g, true, (graph_value){.op = GRAPH_INPUT, .rows = GRAPH_TOKENS, .cols = 1});
+    return input(g, GRAPH_IDS, 0);
+}
+
+graph_id graph_positions(graph *g, uint32_t first)
+{
+    return input(g, GRAPH_POSITIONS, first);
+}
+
+graph_id graph_one_row(graph *g, uint32_t row)
+{
+    return input(g, GRAPH_ONE_ROW, row);
 }
 
 graph_id graph_features(graph *g, uint32_t cols)
@@ -114,7 +132,8 @@ graph_id graph_features(graph *g, uint32_t cols)
 graph_id graph_embed(graph *g, graph_id tokens, graph_id weight)
 {
     const graph_value *w = at(g, weight);
-    bool ok = at(g, tokens)->op == GRAPH_INPUT && w->op == GRAPH_WEIGHT;
+    const graph_value *t = at(g, tokens);
+    bool ok = t->op == GRAPH_INPUT && w->op == GRAPH_WEIGHT && t->i[1] < w->rows;
     return emit(
         g, ok,
         (graph_value){

@@ -17,9 +17,9 @@
 
 /* enum, printed name, inputs it takes, how many of them must be given.
  *   weight      i0 tensor index; [rows, cols]
- *   tokens      ids of the step; [TOKENS, 1]
+ *   tokens      i0 graph_source, i1 r: of each token its id, its position and r, or r; [TOKENS, 1]
  *   features    i0 columns: rows that the step brings, one a token; [TOKENS, i0]
- *   embed       tokens, weight [V, d]; [TOKENS, d]
+ *   embed       tokens, weight [V, d]: the rows that they say; [TOKENS, d]
  *   linear      x [n, in], weight [out, in], bias [out]: x W^T + b; [n, out]
  *   rms_norm    x [n, d], weight [g]; i0 group width g, f0 epsilon, f1 added to the weight:
  *               x / sqrt(mean x^2 + eps) (w + f1) over each run of g columns, without (w + f1)
@@ -129,6 +129,9 @@ typedef enum graph_act {
 
 typedef enum graph_conv_act { GRAPH_CONV_SILU = 0, GRAPH_CONV_PLAIN = 1 } graph_conv_act;
 
+/* What says which row of an embedding a token has. */
+typedef enum graph_source { GRAPH_IDS = 0, GRAPH_POSITIONS = 1, GRAPH_ONE_ROW = 2 } graph_source;
+
 /* Scores are sigmoids of their own instead of a softmax; chosen ones are divided by their sum. */
 enum { GRAPH_ROUTE_SIGMOID = 1, GRAPH_ROUTE_NORMALIZE = 2 };
 
@@ -203,6 +206,9 @@ void graph_set_ropes(graph *g, const graph_rope *ropes, uint32_t n_ropes);
 graph_id graph_weight(graph *g, uint32_t tensor_i);
 graph_id graph_tokens(graph *g);
 graph_id graph_features(graph *g, uint32_t cols); /* one in a graph */
+/* Whoever embeds them sees to it that there are enough rows. */
+graph_id graph_positions(graph *g, uint32_t first);
+graph_id graph_one_row(graph *g, uint32_t row);
 graph_id graph_embed(graph *g, graph_id tokens, graph_id weight);
 graph_id graph_linear(graph *g, graph_id x, graph_id weight, graph_id bias);
 graph_id graph_rms_norm(graph *g, graph_id x, graph_id weight, float eps, float weight_add);

@@ -9,7 +9,8 @@
 enum { NAME_BYTES = 512 };
 
 /* Where the text model's tensors begin, in the order they are tried. */
-static const char *const ROOTS[] = {"model.", "language_model.model.", "model.language_model.", ""};
+static const char *const ROOTS[] = {
+    "model.", "language_model.model.", "model.language_model.", "bert.", "roberta.", ""};
 
 typedef struct binder {
     llm *m;
@@ -81,8 +82,9 @@ static bool place_name(const binder *b, const char *name, const model_slot *slot
         n = snprintf(full, NAME_BYTES, "%s", own);
     } else if (slot->place == SLOT_LAYER) {
         const model_params *p = &b->m->params;
+        const char *layers = b->m->family->layers != NULL ? b->m->family->layers : "layers.";
         bool drafts = layer >= p->n_layers;
-        n = snprintf(full, NAME_BYTES, "%slayers.%u.%s", drafts ? p->draft_root : b->root,
+        n = snprintf(full, NAME_BYTES, "%s%s%u.%s", drafts ? p->draft_root : b->root, layers,
                      drafts ? layer - p->n_layers : layer, own);
     } else {
         n = snprintf(full, NAME_BYTES, "%s%s", root_of(b, slot->place), own);

@@ -104,8 +104,7 @@ static void head(model_build *b, graph_id x)
 {
     const model_params *p = b->p;
     graph *g = b->g;
-    graph_id hidden = graph_take_hidden(g, x);
-    graph_hidden(g, norm(b, PART_FINAL_NORM, DENSE_FINAL_NORM_BIAS, 0, hidden));
+    graph_hidden(g, norm(b, PART_FINAL_NORM, DENSE_FINAL_NORM_BIAS, 0, graph_take_hidden(g, x)));
     x = norm(b, PART_FINAL_NORM, DENSE_FINAL_NORM_BIAS, 0, graph_take(g, x));
     /* Of the input, which is shorter than the logits. */
     if (p->logit_scale != 0.0F) x = graph_scale(g, x, p->logit_scale);

@@ -55,6 +55,7 @@ typedef struct model_params {
     float norm_eps, attn_scale, embed_scale, attn_softcap, final_softcap;
     float query_pre_attn_scalar, rope_theta, rope_theta_local;
     float norm_add; /* added to norm weights: 1 where files store offsets */
+    bool sees_all;  /* an encoder: tokens of a text see each other, and lie in one step */
     bool tied, qkv_bias, o_bias, mlp_bias, rope_interleaved;
     graph_act act;
     bool is_window[MODEL_LAYERS];
@@ -88,6 +89,8 @@ typedef struct model_params {
     /* An embedding for each layer: its width, of all layers, its vocabulary. */
     uint32_t ple_dim, ple_all, n_ple_vocab;
     bool has_ple, has_moe;
+    uint32_t n_positions, first_position; /* learned ones: rows, and that of position 0 */
+    uint32_t n_types;                     /* of tokens */
     uint32_t n_later; /* layers behind the last that a file may have, for drafting: left out */
     /* A head that drafts: where its names begin, NULL: none is read; its layers, which stand behind
      * the model's. */
@@ -279,6 +282,7 @@ struct model_family {
     const model_name *names; /* instead of those in slots */
     uint32_t n_names;
     const dense *dense; /* of a dense decoder (dense.h); else NULL */
+    const char *layers; /* what their names begin with in place of "layers."; NULL: that */
     const char *const
         *drop; /* tensors to leave out: "*" at either end matches anything; NULL behind the last */
     /* Fills what follows from the parameters and refuses values it would compute wrongly. */

@@ -104,6 +104,7 @@ static weft_status load(llm *m, weft_error *err)
     if (status == WEFT_OK) status = llm_bind(m, &source, err);
     if (status == WEFT_OK) status = build_graphs(m, err);
     if (status == WEFT_OK) status = llm_read_generation(m, &source, err);
+    if (status == WEFT_OK) status = llm_read_embedding(m, &source, err);
     return status;
 }
 

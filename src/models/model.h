@@ -11,6 +11,14 @@ typedef struct model_generation {
     uint32_t n_stop_ids;
 } model_generation;
 
+/* What requests for a vector get when they do not say; error: why the checkpoint's own way is not
+ * supported, if so. */
+typedef struct model_embedding {
+    weft_pooling pooling;
+    bool normalize;
+    weft_error error;
+} model_embedding;
+
 typedef struct llm {
     env env;
     arena arena;      /* owns everything below but weights */
@@ -32,6 +40,7 @@ typedef struct llm {
     kv_layer *draft_kv_layers; /* [n_draft_kv_layers] */
     uint32_t n_draft_kv_layers;
     model_generation generation;
+    model_embedding embedding;
 } llm;
 
 /* IO, FORMAT, UNSUPPORTED (an unknown architecture, encoding, or value that would change the
@@ -54,5 +63,8 @@ weft_status llm_bind(llm *m, const model_source *source, weft_error *err);
 weft_status llm_read_params(llm *m, const model_source *source, weft_error *err);
 
 weft_status llm_read_generation(llm *m, const model_source *source, weft_error *err);
+
+/* What is not supported is no failure: it goes to m->embedding.error. */
+weft_status llm_read_embedding(llm *m, const model_source *source, weft_error *err);
 
 #endif

@@ -18,6 +18,18 @@ static void pattern_take_is_output(model *m)
     graph_finish(&m->g, graph_take(&m->g, model_embed(m)));
 }
 
+/* Rows by position and one for all beside those by id. */
+static void pattern_embeddings(model *m)
+{
+    graph *g = &m->g;
+    uint32_t first = draw(0, 3);
+    graph_id x = model_embed(m);
+    graph_id p =
+        graph_embed(g, graph_positions(g, first), model_matrix(m, SEQ_MOST + first, m->width));
+    graph_id t = graph_embed(g, graph_one_row(g, draw(0, 2)), model_matrix(m, 3, m->width));
+    graph_finish(g, graph_take(g, graph_add(g, graph_add(g, x, t), p)));
+}
+
 /* Norms whose input is read again, and in place; of the whole width and of groups. */
 static void pattern_norms(model *m)
 {
@@ -239,6 +251,7 @@ static const struct {
 } PATTERNS[] = {
     {"plain", pattern_plain, 0.01, false},
     {"take is output", pattern_take_is_output, 0.01, false},
+    {"embeddings", pattern_embeddings, 0.01, false},
     {"norms", pattern_norms, 0.01, false},
     {"layer norms", pattern_layer_norms, 0.01, false},
     {"acts", pattern_acts, 0.01, false},

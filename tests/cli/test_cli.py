@@ -91,7 +91,7 @@ class Usage(Case):
     def test_help(self):
         self.assertEqual(self.fine("--version"), "weft 0.1.0\n")
         text = self.fine("--help")
-        for command in ("run", "tokenize", "inspect", "fit", "bench", "logits", "eval", "selfcheck", "convert"):
+        for command in ("run", "tokenize", "embed", "inspect", "fit", "bench", "logits", "eval", "selfcheck", "convert"):
             self.assertIn(f"  {command} ", text)
             self.assertIn(f"usage: weft {command} ", self.fine(command, "--help"))
             self.assertEqual(self.fine(command, "-h"), self.fine(command, "--help"))
@@ -450,6 +450,93 @@ class Logits(Case):
         self.assertEqual(list(tensors["gen_ids"][2]), case["greedy"][:32])
         for token, value in zip(case["first_top5"]["ids"], case["first_top5"]["logits"]):
             self.assertAlmostEqual(tensors["gen_logits"][2][token], value, delta=0.01)
+
+
+class Embed(Case):
+    TEXTS = ["Tell me a story about a fox.", "The fox", 'a "line"\nand another', "Zürich 你好"]
+
+    def vectors(self, *words, **options):
+        lines = self.fine("embed", model("draft"), *words, **options).splitlines()
+        return [json.loads(line) for line in lines]
+
+    def lines(self, name="texts"):
+        path = self.folder / name
+        path.write_text("".join(json.dumps(text) + "\n" for text in self.TEXTS), encoding="utf-8")
+        return path
+
+    def test_words_and_files_say_the_same(self):
+        words = self.vectors(*self.TEXTS)
+        self.assertEqual([v["index"] for v in words], [0, 1, 2, 3])
+        self.assertEqual(words, self.vectors("--jsonl", self.lines()))
+        self.assertEqual(words, self.vectors("--jsonl", "-", input=self.lines().read_text("utf-8")))
+        for text, v in zip(self.TEXTS, words):
+            self.assertEqual(v["embedding"], self.vectors(text)[0]["embedding"])
+            ids = json.loads(self.fine("tokenize", model("draft"), "-p", text, "--specials"))
+            self.assertEqual(v["tokens"], len(ids))
+            self.assertAlmostEqual(math.hypot(*v["embedding"]), 1, 6)
+        plain = self.folder / "plain"
+        plain.write_text(self.TEXTS[0] + "\n" + self.TEXTS[1], encoding="utf-8")
+        self.assertEqual(words[:2], self.vectors("--file", plain))
+        self.assertEqual(words[:2], self.vectors("--file", "-", input=plain.read_text("utf-8")))
+
+    def test_company_changes_nothing(self):
+        alone = self.vectors("--jsonl", self.lines(), "--batch", 1, "--threads", 1)
+        self.assertEqual(alone, self.vectors("--jsonl", self.lines(), "--threads", 2))
+        self.assertEqual(alone, self.vectors("--jsonl", self.lines(), "--batch", 3))
+
+    def test_pooling_and_length(self):
+        text = self.TEXTS[0]
+        (tokens,) = self.vectors(text, "--pooling", "none", "--no-normalize")
+        rows = tokens["embedding"]
+        self.assertEqual(len(rows), tokens["tokens"])
+        for name, expected in (("last", rows[-1]), ("first", rows[0])):
+            (one,) = self.vectors(text, "--pooling", name, "--no-normalize")
+            self.assertEqual(one["embedding"], expected)
+        (mean,) = self.vectors(text, "--pooling", "mean", "--no-normalize")
+        for number, column in zip(mean["embedding"], zip(*rows)):
+            self.assertAlmostEqual(number, sum(column) / len(rows), 5)
+        (short,) = self.vectors(text, "--dims", 5, "--pooling", "mean", "--normalize")
+        length = math.hypot(*mean["embedding"][:5])
+        for a, b in zip(short["embedding"], mean["embedding"][:5]):
+            self.assertAlmostEqual(a, b / length, 5)
+        self.assertEqual(self.vectors(text), self.vectors(text, "--pooling", "last", "--normalize"))
+
+    def test_formats(self):
+        expected = [v["embedding"] for v in self.vectors(*self.TEXTS)]
+        plain = self.fine("embed", model("draft"), *self.TEXTS, "--format", "plain")
+        rows = [[float(word) for word in line.split(" ")] for line in plain.splitlines()]
+        self.assertEqual(rows, expected)
+        done = subprocess.run(
+            [WEFT, "embed", model("draft"), *self.TEXTS, "--format", "raw"],
+            capture_output=True, timeout=SECONDS, check=True,
+        )
+        numbers = array.array("f", done.stdout)
+        self.assertEqual(list(numbers), [n for row in expected for n in (array.array("f", row))])
+
+    def test_failures(self):
+        draft = model("draft")
+        for words, part in (
+            ([], "one of texts, --file and --jsonl is needed"),
+            (["a", "--file", "b"], "only one of texts"),
+            (["a", "--normalize", "--no-normalize"], "do not go together"),
+            (["a", "--pooling", "max"], "last|mean|first|none"),
+            (["a", "--dims", "0"], "'0'"),
+            (["a", "--dims", "100000"], "--dims is 100000, the model's vectors have"),
+            (["a", "--batch", "257"], "'257'"),
+        ):
+            with self.subTest(words=words):
+                self.assertIn(part, self.sentence(2, "embed", draft, *words))
+        self.assertIn("cannot open", self.sentence(1, "embed", draft, "--file", self.folder / "none"))
+        bad = self.folder / "bad"
+        bad.write_text('"fine"\n[1]\n"not reached"\n', encoding="utf-8")
+        done = run("embed", draft, "--jsonl", bad)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("line 2: expected a string", done.stderr)
+        self.assertEqual([json.loads(line)["index"] for line in done.stdout.splitlines()], [0])
+        said = self.sentence(1, "embed", draft, "fox " * 400, "--context", "64")
+        self.assertRegex(said, r"text 1: the prompt has \d+ tokens, the context holds 64")
+        said = self.sentence(1, "embed", GOLDEN / "bert", "a")
+        self.assertIn("no tokenizer", said)
 
 
 class Run(Case):
@@ -1311,7 +1398,7 @@ def main():
     WEFT, SOURCE = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
     GOLDEN = WEFT.parent / "golden"
     suite = unittest.TestSuite()
-    names = sys.argv[3:] or ["Usage", "Failures", "Text", "Logits", "Run", "Chat", "Bench", "Inspect", "Cache"]
+    names = sys.argv[3:] or ["Usage", "Failures", "Text", "Embed", "Logits", "Run", "Chat", "Bench", "Inspect", "Cache"]
     for name in names:
         suite.addTests(unittest.defaultTestLoader.loadTestsFromTestCase(globals()[name]))
     with tempfile.TemporaryDirectory() as caches:  # not the user's

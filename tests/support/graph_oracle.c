@@ -171,8 +171,11 @@ static void run_columns(graph_oracle *o, const graph_value *v, double *y, double
 
 static void run_embed(graph_oracle *o, const graph_value *v, double *y)
 {
+    const graph_value *input = &o->g->values[v->in[0]];
     for (uint32_t i = 0; i < o->n; i++) {
-        float *row = decoded_row(weight(o, v->in[1]), (uint64_t)o->ids[i]);
+        uint64_t at = (uint64_t)input->i[1] + (input->i[0] == GRAPH_POSITIONS ? i : 0);
+        if (input->i[0] == GRAPH_IDS) at = (uint64_t)o->ids[i];
+        float *row = decoded_row(weight(o, v->in[1]), at);
         for (uint32_t k = 0; k < v->cols; k++) y[(size_t)i * v->cols + k] = (double)row[k];
         free(row);
     }

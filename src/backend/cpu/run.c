@@ -84,9 +84,10 @@ static void run_prepare(const cpu_run *r, const token_op *op, uint32_t n, token_
 
 static void run_embed(const cpu_run *r, const graph_value *v, float *y, token_range t)
 {
+    const graph_value *input = &r->p->g->values[v->in[0]];
     const tensor *w = weight(r, v->in[1]);
     for (uint32_t i = t.first; i < t.end; i++) {
-        w->encoding->decode_row(w, (uint64_t)r->step->ids[i], y + (size_t)i * v->cols);
+        w->encoding->decode_row(w, backend_embedded(r->step, input, i), y + (size_t)i * v->cols);
     }
 }
 

@@ -168,9 +168,10 @@ static const tensor *weight(const run_state *r, graph_id id)
 
 static void run_embed(const run_state *r, const graph_value *v, float *y)
 {
+    const graph_value *input = &r->p->g->values[v->in[0]];
     const tensor *t = weight(r, v->in[1]);
     for (uint32_t i = 0; i < r->step->n_tokens; i++) {
-        t->encoding->decode_row(t, (uint64_t)r->step->ids[i], y + (size_t)i * v->cols);
+        t->encoding->decode_row(t, backend_embedded(r->step, input, i), y + (size_t)i * v->cols);
     }
 }
 

@@ -20,6 +20,8 @@ typedef struct command {
     const char *operand; /* "MODEL", "PATH" */
     const char *second;  /* another one, "DST"; NULL: there is none */
     size_t second_at;    /* offset in the values of a const char * for it */
+    const char *rest;    /* "[TEXT...]": words that may stand behind it; NULL: none */
+    size_t rest_at;      /* offset in the values of an option_words for them */
     const char *summary; /* one line */
     const char *details; /* paragraphs of help, each ending in a line feed; may be "" */
     const option_row *options;
