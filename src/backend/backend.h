@@ -26,7 +26,7 @@ typedef struct backend_config {
 
 /* One step: rows are sequences, tokens are concatenated row by row. */
 typedef struct backend_step {
-    uint32_t n_tokens, n_rows, n_outputs;
+    uint32_t n_tokens, n_rows, n_outputs, n_hidden;
     const int32_t *ids;        /* [n_tokens], checked against the vocabulary */
     const uint32_t *positions; /* [n_tokens] */
     /* [n_tokens], the highest position that each sees, at least its own and that of the token
@@ -35,12 +35,32 @@ typedef struct backend_step {
     const uint32_t *highest;
     const uint32_t *row_starts; /* [n_rows + 1], token index of each row's first token */
     const uint32_t *outputs;    /* [n_outputs], ascending token indices whose logits are wanted */
+    const uint32_t *hidden_of;  /* [n_hidden], likewise those whose hidden states are wanted */
     const kv_view *views;       /* [n_states, n_rows] */
     float *logits;              /* [n_outputs, n_vocab] */
+    float *hidden;              /* [n_hidden, columns of the graph's hidden states] */
     /* Added to: numbers of keys and values that were not finite, in rows whose codec keeps finite
      * ones only. NULL: not counted. */
     _Atomic(uint64_t) *n_nonfinite;
 } backend_step;
+
+static inline graph_rows backend_step_rows(const backend_step *step)
+{
+    return (graph_rows){
+        .tokens = step->n_tokens, .outputs = step->n_outputs, .hidden = step->n_hidden};
+}
+
+/* The tokens that a take goes to. */
+static inline const uint32_t *backend_taken(const backend_step *step, const graph_value *take)
+{
+    return take->rows == GRAPH_OUTPUTS ? step->outputs : step->hidden_of;
+}
+
+/* Where a result of the graph goes. */
+static inline float *backend_result(const backend_step *step, const graph *g, graph_id id)
+{
+    return id == g->output ? step->logits : step->hidden;
+}
 
 /* Positions [first, end) of a view. */
 typedef struct backend_span {
@@ -59,9 +79,21 @@ static inline backend_span backend_seen(const backend_step *step, const kv_view 
 
 /* What a plan must be able to run. */
 typedef struct backend_limits {
-    uint32_t n_tokens, n_rows, n_outputs;
+    uint32_t n_tokens, n_rows, n_outputs, n_hidden;
     uint32_t context; /* positions of one sequence, or of its encoder, if those are more */
 } backend_limits;
+
+static inline graph_rows backend_most_rows(const backend_limits *limits)
+{
+    return (graph_rows){
+        .tokens = limits->n_tokens, .outputs = limits->n_outputs, .hidden = limits->n_hidden};
+}
+
+static inline bool backend_step_fits(const backend_step *step, const backend_limits *limits)
+{
+    return step->n_tokens <= limits->n_tokens && step->n_outputs <= limits->n_outputs &&
+           step->n_hidden <= limits->n_hidden;
+}
 
 /* Rows 0 .. n_rows - 1 of a page from one geometry to another that differs in codecs only; from's
  * are dense. */

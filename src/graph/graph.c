@@ -75,7 +75,7 @@ static bool is_state(const graph_value *v)
 static bool is_rows(const graph_value *v)
 {
     bool numbers = v->op != GRAPH_INPUT && !is_state(v) && v->op != GRAPH_ROUTE;
-    return numbers && (v->rows == GRAPH_TOKENS || v->rows == GRAPH_OUTPUTS);
+    return numbers && v->rows >= GRAPH_HIDDEN;
 }
 
 static bool is_tokens(const graph_value *v)
@@ -89,8 +89,7 @@ graph_id graph_weight(graph *g, uint32_t tensor_i)
     bool ok = tensor_i < g->n_tensors;
     if (ok) {
         const tensor *t = &g->tensors[tensor_i];
-        ok = t->n_rows < GRAPH_OUTPUTS && t->n_cols < GRAPH_OUTPUTS && t->n_rows > 0 &&
-             t->n_cols > 0;
+        ok = t->n_rows < GRAPH_HIDDEN && t->n_cols < GRAPH_HIDDEN && t->n_rows > 0 && t->n_cols > 0;
         v.rows = ok ? (uint32_t)t->n_rows : 0;
         v.cols = ok ? (uint32_t)t->n_cols : 0;
     }
@@ -292,7 +291,7 @@ graph_id graph_state(graph *g, uint32_t state_i, uint32_t n_heads, uint32_t k_di
 {
     uint64_t k_cols = (uint64_t)n_heads * k_dim;
     uint64_t v_cols = (uint64_t)n_heads * v_dim;
-    bool ok = k_cols > 0 && v_cols > 0 && k_cols < GRAPH_OUTPUTS && v_cols < GRAPH_OUTPUTS;
+    bool ok = k_cols > 0 && v_cols > 0 && k_cols < GRAPH_HIDDEN && v_cols < GRAPH_HIDDEN;
     return emit_writer(g, ok,
                        (graph_value){.op = GRAPH_STATE,
                                      .rows = GRAPH_TOKENS,
@@ -338,7 +337,7 @@ graph_id graph_attend_sinks(graph *g, graph_id q, graph_id state, graph_id sinks
         uint32_t kv_heads = s->i[1];
         ok = n_heads % kv_heads == 0 && a->cols / n_heads == s->i[2];
         uint64_t wide = (uint64_t)n_heads * (s->cols / kv_heads);
-        ok = ok && wide < GRAPH_OUTPUTS;
+        ok = ok && wide < GRAPH_HIDDEN;
         cols = (uint32_t)wide;
     }
     return emit(g, ok,
@@ -350,11 +349,21 @@ graph_id graph_attend_sinks(graph *g, graph_id q, graph_id state, graph_id sinks
                               .f = {scale, softcap}});
 }
 
-graph_id graph_take(graph *g, graph_id x)
+static graph_id take(graph *g, graph_id x, uint32_t rows)
 {
     const graph_value *a = at(g, x);
     return emit(g, is_tokens(a),
-                (graph_value){.op = GRAPH_TAKE, .in = {x}, .rows = GRAPH_OUTPUTS, .cols = a->cols});
+                (graph_value){.op = GRAPH_TAKE, .in = {x}, .rows = rows, .cols = a->cols});
+}
+
+graph_id graph_take(graph *g, graph_id x)
+{
+    return take(g, x, GRAPH_OUTPUTS);
+}
+
+graph_id graph_take_hidden(graph *g, graph_id x)
+{
+    return take(g, x, GRAPH_HIDDEN);
 }
 
 graph_id graph_softcap(graph *g, graph_id x, float cap)
@@ -372,8 +381,7 @@ graph_id graph_stack(graph *g, uint32_t tensor_i, uint32_t count)
     bool ok = count > 0 && tensor_i < g->n_tensors && count <= g->n_tensors - tensor_i;
     for (uint32_t i = 0; i < count && ok; i++) {
         const tensor *t = &g->tensors[tensor_i + i];
-        ok = t->n_rows > 0 && t->n_rows < GRAPH_OUTPUTS && t->n_cols > 0 &&
-             t->n_cols < GRAPH_OUTPUTS;
+        ok = t->n_rows > 0 && t->n_rows < GRAPH_HIDDEN && t->n_cols > 0 && t->n_cols < GRAPH_HIDDEN;
         if (i == 0 && ok) {
             v.rows = (uint32_t)t->n_rows;
             v.cols = (uint32_t)t->n_cols;
@@ -403,7 +411,7 @@ graph_id graph_concat(graph *g, graph_id x, graph_id y, uint32_t n_heads)
     bool ok = is_rows(a) && is_rows(b) && a->rows == b->rows && n_heads > 0;
     ok = ok && a->cols % n_heads == 0 && b->cols % n_heads == 0;
     uint64_t cols = (uint64_t)a->cols + b->cols;
-    return emit(g, ok && cols < GRAPH_OUTPUTS,
+    return emit(g, ok && cols < GRAPH_HIDDEN,
                 (graph_value){.op = GRAPH_CONCAT,
                               .in = {x, y},
                               .rows = a->rows,
@@ -418,7 +426,7 @@ graph_id graph_linear_heads(graph *g, graph_id x, graph_id stack, bool transpose
     bool ok = is_rows(a) && w->op == GRAPH_STACK;
     uint64_t in = (uint64_t)w->i[1] * (transposed ? w->rows : w->cols);
     uint64_t out = (uint64_t)w->i[1] * (transposed ? w->cols : w->rows);
-    ok = ok && a->cols == in && out < GRAPH_OUTPUTS;
+    ok = ok && a->cols == in && out < GRAPH_HIDDEN;
     return emit(g, ok,
                 (graph_value){.op = GRAPH_LINEAR_HEADS,
                               .in = {x, stack},
@@ -537,31 +545,51 @@ static bool stores(const graph *g)
     return found;
 }
 
+void graph_hidden(graph *g, graph_id x)
+{
+    if (g->error.status != WEFT_OK) return;
+    if (x >= g->n_values || g->values[x].rows != GRAPH_HIDDEN || g->hidden != 0) {
+        err_set(&g->error, WEFT_FORMAT, "graph: value %u is not the one matrix of hidden states",
+                x);
+        return;
+    }
+    g->hidden = x;
+}
+
+/* Results are read by the caller alone, all else by somebody. */
+static weft_status check_readers(graph *g)
+{
+    for (graph_id id = 1; id < g->n_values; id++) {
+        if (g->values[id].op == GRAPH_KV_STORE || id == g->output) continue;
+        bool unread = graph_last_use(g, id) == id;
+        if (unread == (id == g->hidden)) continue;
+        return err_set(&g->error, WEFT_FORMAT, "graph value %u: %s reads this %s", id,
+                       unread ? "nothing" : "a value behind hidden states",
+                       OPS[g->values[id].op].name);
+    }
+    return WEFT_OK;
+}
+
 void graph_finish(graph *g, graph_id logits)
 {
     if (g->error.status != WEFT_OK) return;
-    bool only_stores = logits == 0 && stores(g);
+    bool only_stores = logits == 0 && g->hidden == 0 && stores(g);
+    bool only_hidden = logits == 0 && g->hidden != 0;
     bool wanted = logits != 0 && logits < g->n_values && g->values[logits].rows == GRAPH_OUTPUTS;
-    if (!wanted && !only_stores) {
+    if (!wanted && !only_stores && !only_hidden) {
         err_set(&g->error, WEFT_FORMAT, "graph: value %u is not a matrix of wanted rows", logits);
         return;
     }
-    for (graph_id id = 1; id < g->n_values; id++) {
-        if (g->values[id].op == GRAPH_KV_STORE) continue;
-        if (id != logits && graph_last_use(g, id) == id) {
-            err_set(&g->error, WEFT_FORMAT, "graph value %u: nothing reads this %s", id,
-                    OPS[g->values[id].op].name);
-            return;
-        }
-    }
     g->output = logits;
     g->only_stores = only_stores;
+    check_readers(g);
 }
 
 weft_status graph_status(const graph *g, weft_error *err)
 {
     if (g->error.status != WEFT_OK) return err_set(err, g->error.status, "%s", g->error.message);
-    if (g->output == 0 && !g->only_stores) return err_set(err, WEFT_FORMAT, "graph: no output");
+    if (g->output == 0 && g->hidden == 0 && !g->only_stores)
+        return err_set(err, WEFT_FORMAT, "graph: no output");
     return WEFT_OK;
 }
 
@@ -586,6 +614,8 @@ static void print_rows(uint32_t rows, strbuf *out)
         strbuf_add_text(out, "tokens");
     } else if (rows == GRAPH_OUTPUTS) {
         strbuf_add_text(out, "outputs");
+    } else if (rows == GRAPH_HIDDEN) {
+        strbuf_add_text(out, "hidden");
     } else {
         strbuf_printf(out, "%u", rows);
     }

@@ -41,7 +41,8 @@
  *   kv_store    k [n, heads * Dk], v [n, heads * Dv]; i0 state index, i1 heads: as kv_append, but
  *               for graphs to come: nothing in this one reads it
  *   state       i0 state index, i1 heads, i2 Dk: what another graph stored, a token for attend
- *   take        x [TOKENS, d]: rows whose logits are wanted; [OUTPUTS, d]
+ *   take        x [TOKENS, d]: rows whose logits are wanted, [OUTPUTS, d], or whose hidden states
+ *               are, [HIDDEN, d]
  *   softcap     x; f0 c: c tanh(x / c)
  *   stack       i0 first tensor, i1 how many: matrices of one shape behind one another in the list
  *               of tensors, each as it is stored; [rows, cols] of one
@@ -136,6 +137,18 @@ typedef struct graph_route {
 /* Symbolic numbers of rows. */
 #define GRAPH_TOKENS 0xffffffffu
 #define GRAPH_OUTPUTS 0xfffffffeu
+#define GRAPH_HIDDEN 0xfffffffdu
+
+/* How many there are of each in a step. */
+typedef struct graph_rows {
+    uint32_t tokens, outputs, hidden;
+} graph_rows;
+
+static inline uint32_t graph_count(graph_rows n, uint32_t rows)
+{
+    if (rows == GRAPH_TOKENS) return n.tokens;
+    return rows == GRAPH_OUTPUTS ? n.outputs : n.hidden;
+}
 
 typedef uint32_t graph_id; /* index into values; 0 is "nothing" */
 
@@ -145,7 +158,7 @@ enum { GRAPH_INPUTS = 8, GRAPH_INTS = 4, GRAPH_TAPS = 16 };
 typedef struct graph_value {
     graph_op op;
     graph_id in[GRAPH_INPUTS];
-    uint32_t rows; /* GRAPH_TOKENS, GRAPH_OUTPUTS, or a weight's rows */
+    uint32_t rows; /* GRAPH_TOKENS, GRAPH_OUTPUTS, GRAPH_HIDDEN, or a weight's rows */
     uint32_t cols;
     uint32_t i[GRAPH_INTS];
     float f[2];
@@ -169,7 +182,8 @@ typedef struct graph {
     uint32_t n_ropes;
     uint32_t n_states; /* 1 + largest state index */
     graph_id output;   /* logits [OUTPUTS, V], once graph_finish was called; 0: none */
-    bool only_stores;  /* finished without logits: what it leaves are states */
+    graph_id hidden;   /* hidden states [HIDDEN, d], once graph_hidden was called; 0: none */
+    bool only_stores;  /* finished without either: what it leaves are states */
     weft_error error;  /* the first */
 } graph;
 
@@ -209,6 +223,7 @@ graph_id graph_attend(graph *g, graph_id q, graph_id state, uint32_t n_heads, fl
 graph_id graph_attend_sinks(graph *g, graph_id q, graph_id state, graph_id sinks, uint32_t n_heads,
                             float scale, float softcap);
 graph_id graph_take(graph *g, graph_id x);
+graph_id graph_take_hidden(graph *g, graph_id x);
 graph_id graph_softcap(graph *g, graph_id x, float cap);
 graph_id graph_stack(graph *g, uint32_t tensor_i, uint32_t count);
 graph_id graph_cols(graph *g, graph_id x, uint32_t head_dim, uint32_t first, uint32_t n_cols);
@@ -240,9 +255,20 @@ typedef struct graph_heads {
 
 graph_heads graph_delta_heads(const graph *g, const graph_value *v);
 
-/* Marks the logits, or nothing, 0, if the graph stores what it computes; every value but the output
- * and what stores must have been used. */
+/* Marks hidden states, the second thing that a graph may end in, with wanted rows of its own: what
+ * they cost does not depend on logits, nor logits on them. Nothing else may read x. Before
+ * graph_finish. */
+void graph_hidden(graph *g, graph_id x);
+
+/* Marks the logits, or nothing, 0, if the graph ends in hidden states or stores what it computes;
+ * every value but these must have been used. */
 void graph_finish(graph *g, graph_id logits);
+
+/* Whether a value is what the step gives back: it lies in the caller's memory. */
+static inline bool graph_is_result(const graph *g, graph_id id)
+{
+    return id != 0 && (id == g->output || id == g->hidden);
+}
 
 /* OK, or the first error with the operation and index it happened at. */
 weft_status graph_status(const graph *g, weft_error *err);
@@ -257,7 +283,7 @@ weft_status graph_print(const graph *g, strbuf *out);
 typedef struct graph_slot {
     uint32_t start, end; /* first written, last read */
     graph_id shares;     /* an earlier value whose storage it takes, or 0 */
-    /* In floats, a multiple of 16; SIZE_MAX: no storage (weights, tokens, states, output). */
+    /* In floats, a multiple of 16; SIZE_MAX: no storage (weights, tokens, states, results). */
     size_t offset;
     size_t size; /* in floats */
 } graph_slot;
@@ -265,11 +291,11 @@ typedef struct graph_slot {
 /* Fills start and end by index, shares 0. slots: [n_values]. */
 void graph_lifetimes(const graph *g, graph_slot *slots);
 
-/* Places the values of a step of at most n_tokens tokens and n_outputs wanted rows in one block:
- * two values overlap only if one is dead before the other is first written. A value that shares
- * extends the life of the one it shares with. *total in floats; LIMIT on overflow. */
-weft_status graph_place(const graph *g, uint32_t n_tokens, uint32_t n_outputs, graph_slot *slots,
-                        size_t *total, weft_error *err);
+/* Places the values of a step of at most so many rows in one block: two values overlap only if one
+ * is dead before the other is first written. A value that shares extends the life of the one it
+ * shares with. *total in floats; LIMIT on overflow. */
+weft_status graph_place(const graph *g, graph_rows most, graph_slot *slots, size_t *total,
+                        weft_error *err);
 
 /* Index of the last value that reads id; id itself when none does. */
 graph_id graph_last_use(const graph *g, graph_id id);

@@ -11,13 +11,12 @@ static bool has_storage(const graph *g, graph_id id)
     graph_op op = g->values[id].op;
     bool constant = op == GRAPH_NONE || op == GRAPH_WEIGHT || op == GRAPH_STACK;
     bool state = op == GRAPH_KV_APPEND || op == GRAPH_KV_STORE || op == GRAPH_STATE;
-    return !constant && !state && op != GRAPH_INPUT && id != g->output;
+    return !constant && !state && op != GRAPH_INPUT && !graph_is_result(g, id);
 }
 
-static bool value_size(const graph_value *v, uint32_t n_tokens, uint32_t n_outputs, size_t *size)
+static bool value_size(const graph_value *v, graph_rows most, size_t *size)
 {
-    size_t rows = v->rows == GRAPH_TOKENS ? n_tokens : n_outputs;
-    if (!size_mul(rows, v->cols, size) || *size > SIZE_MAX / 64) return false;
+    if (!size_mul(graph_count(most, v->rows), v->cols, size) || *size > SIZE_MAX / 64) return false;
     *size = size_align(*size, PLACE_ALIGN);
     return true;
 }
@@ -52,8 +51,8 @@ static size_t lowest_place(const graph_slot *slots, graph_id id)
     return best;
 }
 
-weft_status graph_place(const graph *g, uint32_t n_tokens, uint32_t n_outputs, graph_slot *slots,
-                        size_t *total, weft_error *err)
+weft_status graph_place(const graph *g, graph_rows most, graph_slot *slots, size_t *total,
+                        weft_error *err)
 {
     *total = 0;
     for (graph_id id = g->n_values - 1; id > 0; id--) {
@@ -66,14 +65,16 @@ weft_status graph_place(const graph *g, uint32_t n_tokens, uint32_t n_outputs, g
         graph_slot *slot = &slots[id];
         slot->offset = SIZE_MAX;
         if (!has_storage(g, id)) continue;
-        if (!value_size(&g->values[id], n_tokens, n_outputs, &slot->size)) {
-            return err_set(err, WEFT_LIMIT, "a step of %u tokens needs too much memory", n_tokens);
+        if (!value_size(&g->values[id], most, &slot->size)) {
+            return err_set(err, WEFT_LIMIT, "a step of %u tokens needs too much memory",
+                           most.tokens);
         }
         slot->offset = slot->shares != 0 ? slots[slot->shares].offset : lowest_place(slots, id);
         if (slot->offset + slot->size > sum) sum = slot->offset + slot->size;
         /* So that no later sum wraps, and bytes can be counted. */
         if (sum > SIZE_MAX / 64) {
-            return err_set(err, WEFT_LIMIT, "a step of %u tokens needs too much memory", n_tokens);
+            return err_set(err, WEFT_LIMIT, "a step of %u tokens needs too much memory",
+                           most.tokens);
         }
     }
     *total = sum;

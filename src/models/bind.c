@@ -380,36 +380,54 @@ static weft_status check_leftovers(const binder *b, weft_error *err)
     return WEFT_OK;
 }
 
-/* Llama 3 in GGUF brings its frequency divisors as a tensor. */
-static weft_status rope_factors(const binder *b, const float **factors, weft_error *err)
+/* Frequency divisors that a GGUF file brings as a tensor. */
+static weft_status tensor_factors(const binder *b, const tensor *t, float *values, uint32_t n_pairs,
+                                  weft_error *err)
 {
-    *factors = NULL;
-    const tensor *t =
-        b->source->is_gguf ? weights_find(b->source->weights, "rope_freqs.weight") : NULL;
-    if (t == NULL) return WEFT_OK;
-    b->used[t - b->source->weights->tensors] = true;
-    uint32_t n_pairs = b->m->params.rope_dims / 2;
     if (t->encoding == NULL || t->n_rows != 1 || t->n_cols != n_pairs) {
-        return err_set(err, WEFT_FORMAT,
-                       "tensor 'rope_freqs.weight' is [%llu, %llu], expected [%u]",
+        return err_set(err, WEFT_FORMAT, "tensor '%s' is [%llu, %llu], expected [%u]", t->name,
                        (unsigned long long)t->n_rows, (unsigned long long)t->n_cols, n_pairs);
     }
-    float *values = arena_array(&b->m->arena, n_pairs, sizeof *values);
-    if (values == NULL) return err_set(err, WEFT_NOMEM, "out of memory for rope factors");
     t->encoding->decode_row(t, 0, values);
     for (uint32_t i = 0; i < n_pairs; i++) {
         if (!(values[i] > 0.0F))
-            return err_set(err, WEFT_FORMAT, "tensor 'rope_freqs.weight' has a value of %g",
+            return err_set(err, WEFT_FORMAT, "tensor '%s' has a value of %g", t->name,
                            (double)values[i]);
     }
-    *factors = values;
+    b->used[t - b->source->weights->tensors] = true;
     return WEFT_OK;
+}
+
+/* Those of Llama 3 in GGUF files, or of a long rope: *factors stays NULL where there are none. */
+static weft_status rope_factors(const binder *b, const float **factors, weft_error *err)
+{
+    static const char *const NAMES[] = {"rope_freqs.weight", ROPE_SHORT_TENSOR, ROPE_LONG_TENSOR};
+    const rope_params *rope = &b->m->params.ropes[0];
+    const weights *w = b->source->weights;
+    bool is_long = rope->kind == ROPE_LONG;
+    size_t which = !is_long ? 0 : rope_is_long(rope) ? 2 : 1;
+    const tensor *t = b->source->is_gguf ? weights_find(w, NAMES[which]) : NULL;
+    uint32_t n_pairs = b->m->params.rope_dims / 2;
+    *factors = NULL;
+    if (t == NULL && !is_long) return WEFT_OK;
+    if (t == NULL && b->source->is_gguf)
+        return err_set(err, WEFT_FORMAT, "tensor '%s' is missing", NAMES[which]);
+    float *values = arena_array(&b->m->arena, n_pairs, sizeof *values);
+    if (values == NULL) return err_set(err, WEFT_NOMEM, "out of memory for rope factors");
+    *factors = values;
+    if (t == NULL) return rope_long_factors(rope, b->source, values, n_pairs, err);
+    for (size_t i = 1; i < COUNT_OF(NAMES) && is_long; i++) {
+        const tensor *other = weights_find(w, NAMES[i]);
+        if (other != NULL) b->used[other - w->tensors] = true;
+    }
+    return tensor_factors(b, t, values, n_pairs, err);
 }
 
 static weft_status make_rope(llm *m, uint32_t i, const float *factors, weft_error *err)
 {
     const model_params *p = &m->params;
     uint32_t n_dims = p->ropes[i].n_dims != 0 ? p->ropes[i].n_dims : p->rope_dims;
+    if (p->ropes[0].kind == ROPE_LONG && p->ropes[i].kind != ROPE_LONG) factors = NULL;
     return rope_table(&m->ropes[i], &m->arena, &p->ropes[i], n_dims, p->rope_interleaved, factors,
                       err);
 }

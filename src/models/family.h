@@ -24,7 +24,8 @@ typedef enum rope_kind {
     ROPE_LLAMA3,
     ROPE_YARN,
     ROPE_PROPORTIONAL,
-    ROPE_ALPHA
+    ROPE_ALPHA,
+    ROPE_LONG
 } rope_kind;
 
 typedef struct rope_params {
@@ -32,9 +33,10 @@ typedef struct rope_params {
     double theta, factor;
     double low_freq_factor, high_freq_factor;            /* llama3 */
     double beta_fast, beta_slow, mscale, mscale_all_dim; /* yarn */
-    double attention_factor;                             /* yarn; 0: derived */
+    double attention_factor;                             /* yarn, long; 0: derived */
     bool truncate;                                       /* yarn */
-    double original_context;                             /* llama3, yarn */
+    double original_context;                             /* llama3, yarn, long */
+    double context;                                      /* of the model */
     double alpha;    /* alpha: theta is multiplied by alpha^(D / (D - 2)) */
     double partial;  /* proportional: the part of a head whose pairs turn, the rest stays */
     uint32_t n_dims; /* of a head; 0: rope_dims */

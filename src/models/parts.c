@@ -72,6 +72,7 @@ graph_id part_mlp_build(model_build *b, uint32_t layer, graph_id x)
 void part_head(model_build *b, graph_id x)
 {
     graph *g = b->g;
+    graph_hidden(g, part_norm(b, PART_FINAL_NORM, 0, graph_take_hidden(g, x)));
     x = part_norm(b, PART_FINAL_NORM, 0, graph_take(g, x));
     graph_id head = build_slot(b, PART_HEAD, 0);
     if (head == 0) head = build_slot(b, PART_EMBED, 0);

@@ -137,7 +137,8 @@ graph_id part_norm(model_build *b, uint32_t slot, uint32_t layer, graph_id x);
 /* Embedding of the step's tokens, scaled where the family does. */
 graph_id part_embed(model_build *b);
 
-/* Final norm of the wanted rows and the output matrix, tied to the embedding when there is none. */
+/* Final norm of the wanted rows: hidden states, and logits by the output matrix, tied to the
+ * embedding when there is none. */
 void part_head(model_build *b, graph_id x);
 
 /* head_dim, kv heads, rope and scale where the checkpoint leaves them out; checks what must

@@ -477,6 +477,7 @@ static inline void machine_open(machine *w, const model *m, setup s)
     backend_limits limits = {.n_tokens = CHUNK_MOST + ROWS_MOST,
                              .n_rows = ROWS_MOST,
                              .n_outputs = CHUNK_MOST + ROWS_MOST,
+                             .n_hidden = CHUNK_MOST + ROWS_MOST,
                              .context = SEQ_MOST};
     assert_ok(s.api->plan(w->b, &m->g, &limits, &w->plan, &err), &err);
     assert_true(s.api->plan_bytes(w->plan) > 0);

@@ -41,7 +41,7 @@ static const tensor TENSORS[N_TENSORS] = {
     [MANY_TAPS_W] = {.name = "many_taps", .n_rows = WIDE, .n_cols = GRAPH_TAPS + 1},
     [GATE_W] = {.name = "gate", .n_rows = 4, .n_cols = WIDTH},
     [GATE_BIAS] = {.name = "gate_bias", .n_rows = 1, .n_cols = 4},
-    [TOO_WIDE] = {.name = "too_wide", .n_rows = 1, .n_cols = GRAPH_OUTPUTS},
+    [TOO_WIDE] = {.name = "too_wide", .n_rows = 1, .n_cols = GRAPH_HIDDEN},
 };
 
 static const float INV_FREQ[3] = {1.0F, 0.5F, 0.25F};
@@ -454,6 +454,10 @@ static void rules_take(fixture *f)
 {
     fixture_init(f);
     check_value(f, graph_take(&f->g, f->wide), GRAPH_TAKE, GRAPH_OUTPUTS, WIDE);
+    graph_id hidden = graph_take_hidden(&f->g, f->wide);
+    check_value(f, hidden, GRAPH_TAKE, GRAPH_HIDDEN, WIDE);
+    check_value(f, graph_scale(&f->g, hidden, 2.0F), GRAPH_SCALE, GRAPH_HIDDEN, WIDE);
+    refuses(f, graph_take_hidden(&f->g, f->taken));
     refuses(f, graph_take(&f->g, f->taken));
     refuses(f, graph_take(&f->g, 0));
     refuses(f, graph_take(&f->g, f->tokens));
@@ -945,9 +949,71 @@ static void test_finish_without_logits(void **state)
     graph_slot slots[CAPACITY];
     size_t total;
     graph_lifetimes(&g, slots);
-    assert_ok(graph_place(&g, 5, 2, slots, &total, &err), &err);
+    assert_ok(graph_place(&g, (graph_rows){5, 2, 0}, slots, &total, &err), &err);
     assert_true(slots[4].offset == SIZE_MAX && slots[3].offset == 0);
     assert_int_equal(total, size_align(5 * WIDTH, 16));
+}
+
+/* Hidden states beside logits, and alone: rows of their own, read by nothing. */
+static void test_finish_with_hidden(void **state)
+{
+    (void)state;
+    graph g;
+    graph_value values[CAPACITY];
+    weft_error err = {0};
+    for (uint32_t with_logits = 0; with_logits < 2; with_logits++) {
+        graph_init(&g, values, CAPACITY, TENSORS, N_TENSORS);
+        graph_id x = graph_embed(&g, graph_tokens(&g), graph_weight(&g, EMBED_W));
+        graph_id hidden = graph_scale(&g, graph_take_hidden(&g, x), 2.0F);
+        graph_hidden(&g, hidden);
+        graph_id logits = with_logits == 1 ? graph_take(&g, x) : 0;
+        graph_finish(&g, logits);
+        assert_ok(graph_status(&g, &err), &err);
+        assert_int_equal(g.hidden, hidden);
+        assert_int_equal(g.output, logits);
+        assert_false(g.only_stores);
+        assert_true(graph_is_result(&g, hidden));
+        assert_false(graph_is_result(&g, x));
+        assert_false(graph_is_result(&g, 0));
+        /* What the caller takes has no storage. */
+        graph_slot slots[CAPACITY];
+        size_t total;
+        graph_lifetimes(&g, slots);
+        assert_ok(graph_place(&g, (graph_rows){5, 2, 3}, slots, &total, &err), &err);
+        assert_true(slots[hidden].offset == SIZE_MAX && slots[x].offset == 0);
+        assert_int_equal(total, size_align(5 * WIDTH, 16) + size_align(3 * WIDTH, 16));
+    }
+}
+
+static void test_hidden_refused(void **state)
+{
+    (void)state;
+    static const char *const MESSAGES[] = {
+        "graph: value 3 is not the one matrix of hidden states",
+        "graph: value 4 is not the one matrix of hidden states",
+        "graph: value 5 is not the one matrix of hidden states",
+        "graph: value 64 is not the one matrix of hidden states",
+        "graph value 5: a value behind hidden states reads this take",
+        "graph: value 5 is not a matrix of wanted rows",
+    };
+    for (uint32_t i = 0; i < COUNT_OF(MESSAGES); i++) {
+        graph g;
+        graph_value values[CAPACITY];
+        weft_error err = {0};
+        graph_init(&g, values, CAPACITY, TENSORS, N_TENSORS);
+        graph_id x = graph_embed(&g, graph_tokens(&g), graph_weight(&g, EMBED_W));
+        graph_id taken = graph_take(&g, x);
+        graph_id hidden = graph_take_hidden(&g, x);
+        if (i == 0) graph_hidden(&g, x);
+        if (i == 1) graph_hidden(&g, taken);
+        if (i == 3) graph_hidden(&g, CAPACITY);
+        graph_hidden(&g, hidden);
+        if (i == 2) graph_hidden(&g, hidden);
+        if (i == 4) graph_scale(&g, hidden, 2.0F);
+        graph_finish(&g, i == 5 ? hidden : taken);
+        assert_status(WEFT_FORMAT, graph_status(&g, &err), &err);
+        assert_string_equal(err.message, MESSAGES[i]);
+    }
 }
 
 static void test_print(void **state)
@@ -993,6 +1059,8 @@ int main(void)
         cmocka_unit_test(test_capacity),
         cmocka_unit_test(test_finish),
         cmocka_unit_test(test_finish_without_logits),
+        cmocka_unit_test(test_finish_with_hidden),
+        cmocka_unit_test(test_hidden_refused),
         cmocka_unit_test(test_print),
         cmocka_unit_test(test_misuse_traps),
     };

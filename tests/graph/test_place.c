@@ -10,7 +10,9 @@
 #include "base/assert.h"
 #include "base/rng.h"
 
-enum { CAPACITY = 70, N_WEIGHTS = 4, N_TOKENS = 5, N_OUTPUTS = 3 };
+enum { CAPACITY = 70, N_WEIGHTS = 4, N_TOKENS = 5, N_OUTPUTS = 3, N_HIDDEN = 4 };
+
+static const graph_rows MOST = {N_TOKENS, N_OUTPUTS, N_HIDDEN};
 
 static const uint32_t COLS[N_WEIGHTS] = {7, 16, 33, 64};
 
@@ -70,7 +72,8 @@ static void build(random_graph *r, uint64_t seed)
             graph_scale(g, x, 2.0F);
             break;
         case 1:
-            if (a->rows == GRAPH_TOKENS) graph_take(g, x);
+            if (a->rows != GRAPH_TOKENS) break;
+            pick(r, 2) == 0 ? graph_take(g, x) : graph_take_hidden(g, x);
             break;
         case 2:
             if (a->rows == b->rows && a->cols == b->cols) graph_add(g, x, y);
@@ -81,8 +84,12 @@ static void build(random_graph *r, uint64_t seed)
         }
     }
     graph_id out = some_value(r);
+    while (r->values[out].rows == GRAPH_HIDDEN) out = some_value(r);
     if (r->values[out].rows == GRAPH_TOKENS) out = graph_take(g, out);
-    /* Unused values are no matter here: only the output's own storage is. */
+    /* Unused values are no matter here: only the results' own storage is. */
+    for (graph_id id = 1; id < g->n_values; id++) {
+        if (r->values[id].rows == GRAPH_HIDDEN && graph_last_use(g, id) == id) g->hidden = id;
+    }
     g->output = graph_linear(g, out, weight_for(r, r->values[out].cols), 0);
     assert_int_equal(g->error.status, WEFT_OK);
 }
@@ -90,13 +97,13 @@ static void build(random_graph *r, uint64_t seed)
 static bool stored(const random_graph *r, graph_id id)
 {
     graph_op op = r->values[id].op;
-    return op != GRAPH_WEIGHT && op != GRAPH_INPUT && id != r->g.output;
+    return op != GRAPH_WEIGHT && op != GRAPH_INPUT && id != r->g.output && id != r->g.hidden;
 }
 
 static size_t floats(const random_graph *r, graph_id id)
 {
     const graph_value *v = &r->values[id];
-    return (size_t)v->cols * (v->rows == GRAPH_TOKENS ? N_TOKENS : N_OUTPUTS);
+    return (size_t)v->cols * graph_count(MOST, v->rows);
 }
 
 /* A reader finds every input that an earlier moment wrote whole. */
@@ -187,7 +194,7 @@ static void test_living_values_do_not_overlap(void **state)
             moment[id] = id;
         }
         weft_error err = {0};
-        assert_ok(graph_place(&r.g, N_TOKENS, N_OUTPUTS, r.slots, &total, &err), &err);
+        assert_ok(graph_place(&r.g, MOST, r.slots, &total, &err), &err);
         check_slots(&r, total);
         replay(&r, moment, total);
         for (graph_id id = 1; id < r.g.n_values; id++) {
@@ -233,7 +240,7 @@ static void test_sharing_extends_lives(void **state)
             n_shared++;
         }
         weft_error err = {0};
-        assert_ok(graph_place(&r.g, N_TOKENS, N_OUTPUTS, r.slots, &total, &err), &err);
+        assert_ok(graph_place(&r.g, MOST, r.slots, &total, &err), &err);
         check_slots(&r, total);
         for (graph_id id = 1; id < r.g.n_values; id++) {
             graph_id base = r.slots[id].shares;
@@ -260,23 +267,25 @@ static void test_limits(void **state)
     size_t total = 1;
     build(&r, 5);
     graph_lifetimes(&r.g, r.slots);
-    assert_ok(graph_place(&r.g, 0, 0, r.slots, &total, &err), &err);
+    assert_ok(graph_place(&r.g, (graph_rows){0}, r.slots, &total, &err), &err);
     assert_int_equal(total, 0);
     /* 2^32 tokens of 2^32 columns. */
-    tensor wide[] = {{.name = "w", .n_rows = 1, .n_cols = GRAPH_OUTPUTS - 1}};
+    tensor wide[] = {{.name = "w", .n_rows = 1, .n_cols = GRAPH_HIDDEN - 1}};
     graph_init(&r.g, r.values, CAPACITY, wide, 1);
     graph_id tokens = graph_tokens(&r.g);
     graph_id x = graph_embed(&r.g, tokens, graph_weight(&r.g, 0));
     graph_id first = x;
     for (uint32_t i = 0; i < 20; i++) x = graph_add(&r.g, x, first);
     graph_lifetimes(&r.g, r.slots);
-    assert_status(WEFT_LIMIT, graph_place(&r.g, UINT32_MAX, 1, r.slots, &total, &err), &err);
+    assert_status(WEFT_LIMIT,
+                  graph_place(&r.g, (graph_rows){UINT32_MAX, 1, 1}, r.slots, &total, &err), &err);
     assert_message(&err, "a step of 4294967295 tokens needs too much memory");
     assert_int_equal(total, 0);
     /* Each fits, their sum does not: no offset may wrap. */
     for (graph_id id = 1; id < r.g.n_values; id++) r.slots[id].end = r.g.n_values;
     err = (weft_error){0};
-    assert_status(WEFT_LIMIT, graph_place(&r.g, 1u << 25, 1, r.slots, &total, &err), &err);
+    assert_status(WEFT_LIMIT,
+                  graph_place(&r.g, (graph_rows){1u << 25, 1, 1}, r.slots, &total, &err), &err);
 }
 
 static void shares_a_later_value(void *user)
@@ -285,7 +294,7 @@ static void shares_a_later_value(void *user)
     size_t total;
     graph_lifetimes(&r->g, r->slots);
     r->slots[3].shares = 4;
-    if (graph_place(&r->g, 1, 1, r->slots, &total, NULL) != WEFT_OK) return;
+    if (graph_place(&r->g, (graph_rows){1, 1, 1}, r->slots, &total, NULL) != WEFT_OK) return;
 }
 
 static void test_misuse_traps(void **state)

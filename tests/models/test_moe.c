@@ -142,8 +142,7 @@ static run answer(const golden_copy *s, form f, weft_act act)
             golden_add(&b, t->name, t);
         }
     }
-    for (int layer = 0; layer < LAYERS; layer++)
-        put_experts(&b, gguf ? &g : NULL, s, layer, f);
+    for (int layer = 0; layer < LAYERS; layer++) put_experts(&b, gguf ? &g : NULL, s, layer, f);
     run r;
     if (gguf) {
         r = golden_answer(gguf_write(&g, &folder, "m.gguf"), act);

@@ -802,7 +802,7 @@ static void run_delta(graph_oracle *o, const graph_value *v)
     free(bias);
 }
 
-static void run_take(const graph_oracle *o, const graph_value *v, double *y, double *ye)
+static void run_take(graph_oracle *o, const graph_value *v, double *y, double *ye)
 {
     for (size_t i = 0; i < (size_t)o->n * v->cols; i++) {
         y[i] = o->x[v->in[0]][i];

@@ -58,7 +58,7 @@ static weft_status cpu_run_step(backend *b, backend_plan *plan, const backend_st
                                 weft_error *err)
 {
     (void)err;
-    ASSERT(step->n_tokens <= plan->limits.n_tokens && step->n_outputs <= plan->limits.n_outputs);
+    ASSERT(backend_step_fits(step, &plan->limits));
     for (uint32_t i = 0; i < 2 * plan->n_phases; i++) {
         atomic_store_explicit(&plan->next[i], 0, memory_order_relaxed);
     }

@@ -69,7 +69,7 @@ typedef struct linear_op {
 
 typedef struct phase {
     phase_kind kind;
-    uint32_t rows;     /* GRAPH_TOKENS or GRAPH_OUTPUTS */
+    uint32_t rows;     /* GRAPH_TOKENS, GRAPH_OUTPUTS or GRAPH_HIDDEN */
     uint32_t first, n; /* of token_ops or linear_ops */
     graph_id id; /* of ATTEND, RECUR, HEADS and experts, or the glu fused onto the two linear_ops */
     bool to_bf16, to_i16; /* of PAIRS: the forms that down wants */

@@ -158,14 +158,6 @@ static void glu_sigmoid(const float *gate, const float *up, uint32_t n, float *y
     }
 }
 
-static void glu_gpt_oss(const float *gate, const float *up, uint32_t n, float *y)
-{
-    for (uint32_t i = 0; i < n; i++) {
-        double g = (double)gate[i];
-        y[i] = (float)(g / (1.0 + exp(-(double)1.702F * g)) * ((double)up[i] + 1.0));
-    }
-}
-
 static double conv_column(const kernel_conv *a, uint32_t c)
 {
     double sum = 0.0;
@@ -173,6 +165,14 @@ static double conv_column(const kernel_conv *a, uint32_t c)
         sum += (double)a->w[j * a->stride + c] * (double)a->x[j][c];
     }
     return sum;
+}
+
+static void glu_gpt_oss(const float *gate, const float *up, uint32_t n, float *y)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        double g = (double)gate[i];
+        y[i] = (float)(g / (1.0 + exp(-(double)1.702F * g)) * ((double)up[i] + 1.0));
+    }
 }
 
 static void conv_silu(const kernel_conv *a)

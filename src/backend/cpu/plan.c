@@ -117,7 +117,7 @@ static graph_id fusable_add(const planner *pl, graph_id linear, graph_id first, 
     const graph_value *v = &g->values[reader];
     if (v->op != GRAPH_ADD || count_uses(g, linear) != 1) return 0;
     *residual = v->in[0] == linear ? v->in[1] : v->in[0];
-    return *residual < first && reader != g->output ? reader : 0;
+    return *residual < first && !graph_is_result(g, reader) ? reader : 0;
 }
 
 static graph_id fusable_glu(const graph *g, const graph_id *group, uint32_t n)
@@ -126,7 +126,7 @@ static graph_id fusable_glu(const graph *g, const graph_id *group, uint32_t n)
     graph_id reader = graph_last_use(g, group[0]);
     const graph_value *v = &g->values[reader];
     bool ok = v->op == GRAPH_GLU && v->in[0] == group[0] && v->in[1] == group[1];
-    if (reader == g->output) return 0;
+    if (graph_is_result(g, reader)) return 0;
     return ok && count_uses(g, group[0]) == 1 && count_uses(g, group[1]) == 1 ? reader : 0;
 }
 
@@ -236,7 +236,7 @@ static void share_input(planner *pl, graph_id id)
                     v->op == GRAPH_RMS_NORM || v->op == GRAPH_LAYER_NORM || v->op == GRAPH_ACT ||
                     v->op == GRAPH_POSITION_SCALE || v->op == GRAPH_MUL;
     graph_id from = v->op == GRAPH_ADD ? v->in[1] : v->in[0];
-    if (!in_place || id == pl->g->output || is_constant(pl->g->values[from].op)) return;
+    if (!in_place || graph_is_result(pl->g, id) || is_constant(pl->g->values[from].op)) return;
     if (graph_last_use(pl->g, from) == id && count_uses(pl->g, from) == 1) {
         pl->p->slots[id].shares = from;
     }
@@ -478,7 +478,7 @@ static void measure_experts(sizes *s, const graph *g, const graph_value *v, size
 static void measure_value(sizes *s, const backend_plan *p, const graph_value *v)
 {
     const graph *g = p->g;
-    size_t rows = v->rows == GRAPH_TOKENS ? p->limits.n_tokens : p->limits.n_outputs;
+    size_t rows = graph_count(backend_most_rows(&p->limits), v->rows);
     if (v->op == GRAPH_LINEAR) {
         if (s->bf16) measure_input(s, rows, g->values[v->in[0]].cols);
         measure_weight(s, &g->tensors[g->values[v->in[1]].i[0]]);
@@ -600,8 +600,7 @@ static weft_status build(backend *b, backend_plan *p, weft_error *err)
     plan_phases(&pl);
     set_lifetimes(&pl);
     size_t n_floats = 0;
-    weft_status status =
-        graph_place(g, p->limits.n_tokens, p->limits.n_outputs, p->slots, &n_floats, err);
+    weft_status status = graph_place(g, backend_most_rows(&p->limits), p->slots, &n_floats, err);
     if (status != WEFT_OK) return status;
     p->values = take(p, n_floats, sizeof(float));
     if (p->values == NULL || !take_buffers(b, p, measure(b, p))) {

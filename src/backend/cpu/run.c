@@ -9,14 +9,14 @@
 
 float *cpu_data(const cpu_run *r, graph_id id)
 {
-    if (id == r->p->g->output) return r->step->logits;
+    if (graph_is_result(r->p->g, id)) return backend_result(r->step, r->p->g, id);
     ASSERT_HOT(r->p->slots[id].offset != SIZE_MAX);
     return r->p->values + r->p->slots[id].offset;
 }
 
 uint32_t cpu_n_rows(const cpu_run *r, uint32_t rows)
 {
-    return rows == GRAPH_TOKENS ? r->step->n_tokens : r->step->n_outputs;
+    return graph_count(backend_step_rows(r->step), rows);
 }
 
 static const tensor *weight(const cpu_run *r, graph_id id)
@@ -229,9 +229,9 @@ static void run_append(const cpu_run *r, const graph_value *v, token_range t)
 static void run_take(const cpu_run *r, const graph_value *v, float *y, token_range t)
 {
     const float *x = cpu_data(r, v->in[0]);
+    const uint32_t *taken = backend_taken(r->step, v);
     for (uint32_t i = t.first; i < t.end; i++) {
-        memcpy(y + (size_t)i * v->cols, x + (size_t)r->step->outputs[i] * v->cols,
-               v->cols * sizeof(float));
+        memcpy(y + (size_t)i * v->cols, x + (size_t)taken[i] * v->cols, v->cols * sizeof(float));
     }
 }
 

@@ -113,7 +113,7 @@ static weft_status ref_plan(backend *b, const graph *g, const backend_limits *li
     p->slots = mem_alloc_zero(a, g->n_values * sizeof(graph_slot));
     if (p->slots != NULL) {
         graph_lifetimes(g, p->slots);
-        status = graph_place(g, limits->n_tokens, limits->n_outputs, p->slots, &p->n_floats, err);
+        status = graph_place(g, backend_most_rows(limits), p->slots, &p->n_floats, err);
     }
     if (status == WEFT_OK) {
         p->values = mem_alloc(a, p->n_floats * sizeof(float));
@@ -144,14 +144,14 @@ static size_t ref_plan_bytes(const backend_plan *plan)
 
 static float *data(const run_state *r, graph_id id)
 {
-    if (id == r->p->g->output) return r->step->logits;
+    if (graph_is_result(r->p->g, id)) return backend_result(r->step, r->p->g, id);
     ASSERT(r->p->slots[id].offset != SIZE_MAX);
     return r->p->values + r->p->slots[id].offset;
 }
 
 static uint32_t n_rows(const run_state *r, const graph_value *v)
 {
-    return v->rows == GRAPH_TOKENS ? r->step->n_tokens : r->step->n_outputs;
+    return graph_count(backend_step_rows(r->step), v->rows);
 }
 
 static const tensor *weight(const run_state *r, graph_id id)
@@ -563,9 +563,9 @@ static void run_attend(const run_state *r, const graph_value *v, float *y)
 static void run_take(const run_state *r, const graph_value *v, float *y)
 {
     const float *x = data(r, v->in[0]);
-    for (uint32_t i = 0; i < r->step->n_outputs; i++) {
-        memcpy(y + (size_t)i * v->cols, x + (size_t)r->step->outputs[i] * v->cols,
-               v->cols * sizeof(float));
+    const uint32_t *taken = backend_taken(r->step, v);
+    for (uint32_t i = 0; i < n_rows(r, v); i++) {
+        memcpy(y + (size_t)i * v->cols, x + (size_t)taken[i] * v->cols, v->cols * sizeof(float));
     }
 }
 
@@ -830,7 +830,7 @@ static weft_status ref_run(backend *b, backend_plan *plan, const backend_step *s
                            weft_error *err)
 {
     (void)err;
-    ASSERT(step->n_tokens <= plan->limits.n_tokens && step->n_outputs <= plan->limits.n_outputs);
+    ASSERT(backend_step_fits(step, &plan->limits));
     run_state r = {b, plan, step};
     for (graph_id id = 1; id < plan->g->n_values; id++) run_value(&r, id);
     return WEFT_OK;

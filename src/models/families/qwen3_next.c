@@ -16,11 +16,11 @@ static const char *const GGUF_TYPES[] = {NULL};
 
 static weft_status derive(model_params *p, const model_source *source, weft_error *err)
 {
-    const json *dense = json_get(source->config, "mlp_only_layers");
+    const json *listed = json_get(source->config, "mlp_only_layers");
     p->delta_grouped = true;
     weft_status status = hybrid_derive(p, source, err);
-    for (size_t i = 0; i < json_length(dense) && status == WEFT_OK; i++) {
-        double layer = json_number(json_at(dense, i), -1.0);
+    for (size_t i = 0; i < json_length(listed) && status == WEFT_OK; i++) {
+        double layer = json_number(json_at(listed, i), -1.0);
         if (layer >= 0.0 && layer < (double)p->n_layers) {
             p->is_moe[(uint32_t)layer] = false;
         } else {
