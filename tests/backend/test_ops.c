@@ -253,7 +253,7 @@ static const struct {
     {"take is output", pattern_take_is_output, 0.01, false},
     {"embeddings", pattern_embeddings, 0.01, false},
     {"norms", pattern_norms, 0.01, false},
-    {"layer norms", pattern_layer_norms, 0.01, false},
+    {"layer norms", pattern_layer_norms, 0.03, false},
     {"acts", pattern_acts, 0.01, false},
     {"elementwise", pattern_elementwise, 0.01, false},
     {"glu", pattern_glu, 0.01, false},

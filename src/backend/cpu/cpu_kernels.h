@@ -376,7 +376,7 @@ static inline void kernel_linear_turned(const kernel_linear *a, kernel_values_fn
             values(&v);
             for (uint32_t i = 0; i < v.n_q; i++) {
                 for (uint32_t r = 0; r < n; r++)
-                    kernel_put(a, t + i, row + r, a->scratch[(size_t)i * v.dim + r * step]);
+                    kernel_put(a, t + i, row + r, a->scratch[(size_t)i * v.dim + (size_t)r * step]);
             }
         }
     }
