@@ -4,6 +4,7 @@
 #
 #     tools/golden.sh write NAME...             computes tests/golden/NAME again
 #     tools/golden.sh describe FOLDER NAME...   a new one, like the checkpoint FOLDER/NAME
+#     tools/golden.sh vary NAME NEW KEY=JSON... a new one, like NAME with other values in its config.json
 #     tools/golden.sh check FOLDER NAME...      outputs in FOLDER/NAME against its weights
 set -eu
 

@@ -323,9 +323,23 @@ graph_id graph_kv_append_latent(graph *g, graph_id x, uint32_t v_dim, uint32_t s
 graph_id graph_attend(graph *g, graph_id q, graph_id state, uint32_t n_heads, float scale,
                       float softcap)
 {
+    return graph_attend_sinks(g, q, state, 0, n_heads, scale, softcap);
+}
+
+/* A vector of n numbers, or nothing. */
+static bool is_vector(const graph *g, graph_id id, uint32_t n)
+{
+    const graph_value *w = at(g, id);
+    return id == 0 || (w->op == GRAPH_WEIGHT && w->rows == 1 && w->cols == n);
+}
+
+graph_id graph_attend_sinks(graph *g, graph_id q, graph_id state, graph_id sinks, uint32_t n_heads,
+                            float scale, float softcap)
+{
     const graph_value *a = at(g, q);
     const graph_value *s = at(g, state);
     bool ok = s->op == GRAPH_KV_APPEND || s->op == GRAPH_STATE;
+    ok = ok && is_vector(g, sinks, n_heads);
     ok = ok && is_tokens(a) && n_heads > 0 && a->cols % n_heads == 0;
     uint32_t cols = 0;
     if (ok) {
@@ -337,7 +351,7 @@ graph_id graph_attend(graph *g, graph_id q, graph_id state, uint32_t n_heads, fl
     }
     return emit(g, ok,
                 (graph_value){.op = GRAPH_ATTEND,
-                              .in = {q, state},
+                              .in = {q, state, sinks},
                               .rows = GRAPH_TOKENS,
                               .cols = cols,
                               .i = {n_heads, 0},
@@ -430,13 +444,6 @@ graph_id graph_linear_heads(graph *g, graph_id x, graph_id stack, bool transpose
                               .i = {transposed ? 1 : 0}});
 }
 
-/* A number for each of the experts, or nothing. */
-static bool is_per_expert(const graph *g, graph_id id, uint32_t n_experts)
-{
-    const graph_value *w = at(g, id);
-    return id == 0 || (w->op == GRAPH_WEIGHT && w->rows == 1 && w->cols == n_experts);
-}
-
 graph_id graph_route_experts(graph *g, graph_id scores, graph_id bias, graph_id factor,
                              graph_route how)
 {
@@ -448,7 +455,7 @@ graph_id graph_route_experts(graph *g, graph_id scores, graph_id bias, graph_id 
     ok = ok && n_top > 0 && n_top <= n_groups && how.flags < 4;
     ok = ok && (n_groups == 1 || a->cols / n_groups >= 2);
     ok = ok && how.top_k > 0 && how.top_k <= a->cols / n_groups * n_top;
-    ok = ok && is_per_expert(g, bias, a->cols) && is_per_expert(g, factor, a->cols);
+    ok = ok && is_vector(g, bias, a->cols) && is_vector(g, factor, a->cols);
     return emit(g, ok,
                 (graph_value){.op = GRAPH_ROUTE,
                               .in = {scores, bias, factor},
@@ -461,25 +468,37 @@ graph_id graph_route_experts(graph *g, graph_id scores, graph_id bias, graph_id 
 graph_id graph_experts(graph *g, graph_id x, graph_id route, const graph_id stacks[3],
                        graph_act act)
 {
+    const graph_id all[6] = {stacks[0], stacks[1], stacks[2]};
+    return graph_experts_biased(g, x, route, all, act, 0.0F);
+}
+
+graph_id graph_experts_biased(graph *g, graph_id x, graph_id route, const graph_id stacks[6],
+                              graph_act act, float limit)
+{
     const graph_value *a = at(g, x);
     const graph_value *r = at(g, route);
     const graph_value *gate = at(g, stacks[0]);
     const graph_value *up = at(g, stacks[1]);
     const graph_value *down = at(g, stacks[2]);
     uint32_t n_experts = at(g, r->in[0])->cols;
-    bool ok = is_rows(a) && r->op == GRAPH_ROUTE && a->rows == r->rows && act <= GRAPH_GELU_ERF;
-    for (uint32_t i = 0; i < 3 && ok; i++) {
+    bool ok = is_rows(a) && r->op == GRAPH_ROUTE && a->rows == r->rows && limit >= 0.0F;
+    ok = ok && (act <= GRAPH_GELU_ERF || act == GRAPH_GPT_OSS);
+    for (uint32_t i = 0; i < 6 && ok; i++) {
         const graph_value *w = at(g, stacks[i]);
         ok = w->op == GRAPH_STACK && w->i[1] == n_experts;
+        if (i >= 3) ok = stacks[i] == 0 || (ok && w->rows == 1);
+        if (i >= 3 && ok && stacks[i] != 0) ok = w->cols == at(g, stacks[i - 3])->rows;
     }
     ok = ok && gate->cols == a->cols && up->cols == a->cols && up->rows == gate->rows;
     ok = ok && down->cols == gate->rows && down->rows == a->cols;
     return emit(g, ok,
                 (graph_value){.op = GRAPH_EXPERTS,
-                              .in = {x, route, stacks[0], stacks[1], stacks[2]},
+                              .in = {x, route, stacks[0], stacks[1], stacks[2], stacks[3],
+                                     stacks[4], stacks[5]},
                               .rows = a->rows,
                               .cols = a->cols,
-                              .i = {(uint32_t)act}});
+                              .i = {(uint32_t)act},
+                              .f = {limit, 0}});
 }
 
 graph_id graph_conv(graph *g, graph_id x, graph_id weight, uint32_t state_i, graph_conv_act act)

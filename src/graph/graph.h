@@ -29,15 +29,16 @@
  *               g columns; [n, d]
  *   rope        x [n, heads * D]; i0 D, i1 rope table: rotated by the token's position
  *   add, scale  x, y; x with f0: elementwise
- *   mul         x [n, d], y [n, d] or [n, 1]: elementwise, one number of y for the whole row
  *   position_scale x [TOKENS, d]; f0 beta, f1 P: x (1 + beta ln(1 + floor(position / P)))
  *   act         x; i0 graph_act: elementwise
+ *   mul         x [n, d], y [n, d] or [n, 1]: elementwise, one number of y for the whole row
  *   glu         gate, up [n, I]; i0 graph_act: act(gate) * up
  *   kv_append   k [n, heads * Dk], v [n, heads * Dv]; i0 state index, i1 heads: writes the rows of
  *               the step into their sequences' state; a token for attend. Without v the state is
  *               latent: a value is the first columns of its key, which has one head
- *   attend      q [n, H * Dk], state; i0 H, f0 scale, f1 soft-cap: each token against its own
- *               sequence; [n, H * Dv]
+ *   attend      q [n, H * Dk], state, sinks [1, H]; i0 H, f0 scale, f1 soft-cap: each token against
+ *               its own sequence; [n, H * Dv]. A head's sink is the score of one more key, which
+ *               every query sees and which has no value
  *   kv_store    k [n, heads * Dk], v [n, heads * Dv]; i0 state index, i1 heads: as kv_append, but
  *               for graphs to come: nothing in this one reads it
  *   state       i0 state index, i1 heads, i2 Dk: what another graph stored, a token for attend
@@ -53,9 +54,10 @@
  *               i0 is 1; [n, H * out]
  *   route       s [n, E], bias [E], factor [E]; i0 k, i1 groups, i2 of them that stay, i3
  *               graph_route_flag, f0 scale: k experts a token, see graph_route; [n, 2 k]
- *   experts     x [n, d], route, stacks of E: gate, up [I, d] and down [d, I]; i0 graph_act: the
- *               sum over a token's experts e, as route lists them, of w_e down_e(act(gate_e x) *
- *               up_e x); [n, d]
+ *   experts     x [n, d], route, stacks of E: gate, up [I, d] and down [d, I], and of their biases
+ *               [1, I], [1, I], [1, d]; i0 graph_act, f0 limit: the sum over a token's experts e,
+ *               as route lists them, of w_e down_e(act(gate_e x) * up_e x); [n, d]. With a limit
+ *               gate_e x is at most that, up_e x within it on both sides
  *   conv        x [n, C], weight [C, K]; i0 state index, i1 graph_conv_act: silu of, or just, the
  *               sum of each column's last K numbers, of its own sequence and oldest first, times
  *               the weight's row; the state's tail [K - 1, C] holds those of earlier steps; [n, C]
@@ -80,7 +82,7 @@
     X(SCALE, "scale", 1, 1)                                                                        \
     X(GLU, "glu", 2, 2)                                                                            \
     X(KV_APPEND, "kv_append", 2, 1)                                                                \
-    X(ATTEND, "attend", 2, 2)                                                                      \
+    X(ATTEND, "attend", 3, 2)                                                                      \
     X(TAKE, "take", 1, 1)                                                                          \
     X(SOFTCAP, "softcap", 1, 1)                                                                    \
     X(STACK, "stack", 0, 0)                                                                        \
@@ -88,15 +90,15 @@
     X(CONCAT, "concat", 2, 2)                                                                      \
     X(LINEAR_HEADS, "linear_heads", 2, 2)                                                          \
     X(ROUTE, "route", 3, 1)                                                                        \
-    X(EXPERTS, "experts", 5, 5)                                                                    \
+    X(EXPERTS, "experts", 8, 5)                                                                    \
     X(CONV, "conv", 2, 2)                                                                          \
     X(GATED_DELTA, "gated_delta", 5, 5)                                                            \
     X(KV_STORE, "kv_store", 2, 2)                                                                  \
     X(STATE, "state", 0, 0)                                                                        \
-    X(MUL, "mul", 2, 2)                                                                            \
     X(LAYER_NORM, "layer_norm", 3, 1)                                                              \
     X(ACT, "act", 1, 1)                                                                            \
     X(POSITION_SCALE, "position_scale", 1, 1)                                                      \
+    X(MUL, "mul", 2, 2)                                                                            \
     X(FEATURES, "features", 0, 0)
 
 typedef enum graph_op {
@@ -107,13 +109,15 @@ typedef enum graph_op {
 } graph_op;
 
 /* silu x s(x); gelu_tanh x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))); gelu_erf x/2 (1 +
- * erf(x/sqrt 2)); sigmoid s(x) = 1 / (1 + e^-x); relu2 max(x, 0)^2, of act only */
+ * erf(x/sqrt 2)); sigmoid s(x) = 1 / (1 + e^-x); relu2 max(x, 0)^2, of act only; gpt_oss x s(1.702
+ * x), times up + 1 in place of up, of experts only */
 typedef enum graph_act {
     GRAPH_SILU = 0,
     GRAPH_GELU_TANH = 1,
     GRAPH_GELU_ERF = 2,
     GRAPH_SIGMOID = 3,
-    GRAPH_RELU2 = 4
+    GRAPH_RELU2 = 4,
+    GRAPH_GPT_OSS = 5
 } graph_act;
 
 typedef enum graph_conv_act { GRAPH_CONV_SILU = 0, GRAPH_CONV_PLAIN = 1 } graph_conv_act;
@@ -151,7 +155,7 @@ static inline uint32_t graph_count(graph_rows n, uint32_t rows)
 typedef uint32_t graph_id; /* index into values; 0 is "nothing" */
 
 /* Inputs and integers of an operation; numbers that a conv adds up. */
-enum { GRAPH_INPUTS = 5, GRAPH_INTS = 4, GRAPH_TAPS = 16 };
+enum { GRAPH_INPUTS = 8, GRAPH_INTS = 4, GRAPH_TAPS = 16 };
 
 typedef struct graph_value {
     graph_op op;
@@ -218,6 +222,9 @@ graph_id graph_kv_store(graph *g, graph_id k, graph_id v, uint32_t state_i, uint
 graph_id graph_state(graph *g, uint32_t state_i, uint32_t n_heads, uint32_t k_dim, uint32_t v_dim);
 graph_id graph_attend(graph *g, graph_id q, graph_id state, uint32_t n_heads, float scale,
                       float softcap);
+/* sinks 0: none */
+graph_id graph_attend_sinks(graph *g, graph_id q, graph_id state, graph_id sinks, uint32_t n_heads,
+                            float scale, float softcap);
 graph_id graph_take(graph *g, graph_id x);
 graph_id graph_take_hidden(graph *g, graph_id x);
 graph_id graph_softcap(graph *g, graph_id x, float cap);
@@ -230,6 +237,9 @@ graph_id graph_route_experts(graph *g, graph_id scores, graph_id bias, graph_id 
 /* stacks: gate, up, down */
 graph_id graph_experts(graph *g, graph_id x, graph_id route, const graph_id stacks[3],
                        graph_act act);
+/* stacks: gate, up, down, and their biases, each 0 where there is none. limit 0: none */
+graph_id graph_experts_biased(graph *g, graph_id x, graph_id route, const graph_id stacks[6],
+                              graph_act act, float limit);
 graph_id graph_conv(graph *g, graph_id x, graph_id weight, uint32_t state_i, graph_conv_act act);
 
 /* Inputs of graph_gated_delta, and how its state is indexed. */

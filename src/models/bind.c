@@ -24,15 +24,18 @@ static const stack_source *slot_sources(const model_family *f, uint32_t slot_i, 
                                         uint32_t *n)
 {
     const model_slot *slot = &f->slots[slot_i];
+    const model_stack *stack = slot->stack;
     *n = 1;
     for (uint32_t i = 0; i < f->n_names; i++) {
-        if (f->names[i].slot == slot_i) return &f->names[i].source;
+        if (f->names[i].slot != slot_i) continue;
+        if (f->names[i].stack == NULL) return &f->names[i].source;
+        stack = f->names[i].stack;
     }
-    if (slot->stack != NULL) {
-        *n = slot->stack->n_sources;
-        return slot->stack->sources;
+    if (stack != NULL) {
+        *n = stack->n_sources;
+        return stack->sources;
     }
-    *plain = (stack_source){slot->hf_name, slot->gguf_name, SHAPE_NONE, SHAPE_NONE};
+    *plain = (stack_source)STACK_SOURCE(slot->hf_name, slot->gguf_name, SHAPE_NONE, SHAPE_NONE);
     return plain;
 }
 
@@ -112,11 +115,10 @@ static weft_status check_shape(const model_params *p, const model_slot *slot, co
 {
     uint64_t rows = slot->rows == SHAPE_NONE ? 1 : model_field(p, slot->rows);
     uint64_t cols = model_field(p, slot->cols);
-    bool vector = slot->rows == SHAPE_NONE || slot->rows == SHAPE(one);
-    bool ok = t->n_rows == rows && t->n_cols == cols && t->n_dims == (vector ? 1 : 2);
-    /* A matrix of one row comes as it is, or as a vector. */
-    ok = ok || (slot->rows == SHAPE(one) && rows == t->n_rows && cols == t->n_cols);
-    if (ok) return WEFT_OK;
+    bool vector = slot->rows == SHAPE_NONE;
+    bool either = slot->rows == SHAPE(one); /* one row is a vector, too */
+    bool dims = t->n_dims == (vector ? 1 : 2) || (either && t->n_dims == 1);
+    if (t->n_rows == rows && t->n_cols == cols && dims) return WEFT_OK;
     if (vector) {
         return err_set(err, WEFT_FORMAT, "tensor '%s' is [%llu, %llu], expected [%llu]", t->name,
                        (unsigned long long)t->n_rows, (unsigned long long)t->n_cols,
@@ -231,30 +233,67 @@ static weft_status bind_apart(binder *b, const model_slot *slot, uint32_t layer,
     return WEFT_OK;
 }
 
-/* Rows of a single tensor. */
+/* Where the matrices of a stack lie in a single tensor. */
+typedef struct stack_place {
+    uint64_t rows, cols;           /* of a matrix */
+    uint64_t block, before, every; /* as stack_source has them */
+    bool is_vector, by_columns;
+} stack_place;
+
+static stack_place place_of(const model_params *p, const model_slot *slot,
+                            const stack_source *source, const tensor *all)
+{
+    bool is_vector = slot->rows == SHAPE_NONE;
+    stack_place at = {.rows = is_vector ? 1 : model_field(p, slot->rows),
+                      .cols = model_field(p, slot->cols),
+                      .every = source->every == 0 ? 1 : source->every,
+                      .is_vector = is_vector};
+    uint64_t wanted = is_vector ? at.cols : at.rows;
+    at.block = source->block == SHAPE_NONE ? wanted : model_field(p, source->block);
+    at.before = source->before == SHAPE_NONE ? 0 : model_field(p, source->before);
+    at.by_columns = is_vector || (source->turned && tensor_is_plain(all));
+    ASSERT(at.before + (wanted - 1) * at.every < at.block);
+    return at;
+}
+
+static weft_status take_matrix(const tensor *all, const stack_place *at, uint64_t i, tensor *t,
+                               weft_error *err)
+{
+    uint64_t first = i * at->block + at->before;
+    if (!at->by_columns) return tensor_every(all, first, at->every, at->rows, t, err);
+    tensor_grid grid = {.first = first, .n_rows = at->rows, .n_cols = at->cols};
+    grid.row_step = at->is_vector ? at->block : at->every;
+    grid.col_step = at->is_vector ? at->every : at->block;
+    if (!at->is_vector) grid.first = i * at->block * at->cols + at->before;
+    *t = tensor_pick(all, grid);
+    return WEFT_OK;
+}
+
+/* Rows of a single tensor, or columns. */
 static weft_status bind_together(binder *b, const model_slot *slot, const stack_source *source,
                                  const char *name, weft_error *err)
 {
     llm *m = b->m;
-    const model_params *p = &m->params;
     uint64_t count = matrices_of(m, slot);
-    uint64_t rows = model_field(p, slot->rows);
-    uint64_t cols = model_field(p, slot->cols);
-    uint64_t block = source->block == SHAPE_NONE ? rows : model_field(p, source->block);
-    uint64_t before = source->before == SHAPE_NONE ? 0 : model_field(p, source->before);
-    ASSERT(before + rows <= block);
     tensor all;
     weft_status status = llm_bind_tensor(b->source, name, &all, b->used, err);
     if (status != WEFT_OK) return status;
-    if (all.n_rows != count * block || all.n_cols != cols) {
+    stack_place at = place_of(&m->params, slot, source, &all);
+    uint64_t rows = !at.by_columns ? at.block : at.is_vector ? 1 : at.cols;
+    uint64_t cols = at.by_columns ? at.block : at.cols;
+    if (all.n_rows != count * rows || all.n_cols != cols) {
         return err_set(
             err, WEFT_FORMAT, "tensor '%s' is [%llu, %llu], expected %llu matrices of [%llu, %llu]",
             name, (unsigned long long)all.n_rows, (unsigned long long)all.n_cols,
-            (unsigned long long)count, (unsigned long long)block, (unsigned long long)cols);
+            (unsigned long long)count, (unsigned long long)rows, (unsigned long long)cols);
     }
-    for (uint64_t i = 0; i < count; i++)
-        m->tensors[m->n_tensors + i] = tensor_rows(&all, i * block + before, rows);
-    return list_tensor(m, &all, true, err);
+    if (at.is_vector && !tensor_is_plain(&all)) {
+        return err_set(err, WEFT_UNSUPPORTED, "tensor '%s' is %s, expected f32, f16 or bf16", name,
+                       all.encoding->name);
+    }
+    for (uint64_t i = 0; i < count && status == WEFT_OK; i++)
+        status = take_matrix(&all, &at, i, &m->tensors[m->n_tensors + i], err);
+    return status == WEFT_OK ? list_tensor(m, &all, true, err) : status;
 }
 
 static weft_status bind_stack(binder *b, uint32_t slot_i, uint32_t layer,
@@ -358,36 +397,54 @@ static weft_status check_leftovers(const binder *b, weft_error *err)
     return WEFT_OK;
 }
 
-/* Llama 3 in GGUF brings its frequency divisors as a tensor. */
-static weft_status rope_factors(const binder *b, const float **factors, weft_error *err)
+/* Frequency divisors that a GGUF file brings as a tensor. */
+static weft_status tensor_factors(const binder *b, const tensor *t, float *values, uint32_t n_pairs,
+                                  weft_error *err)
 {
-    *factors = NULL;
-    const tensor *t =
-        b->source->is_gguf ? weights_find(b->source->weights, "rope_freqs.weight") : NULL;
-    if (t == NULL) return WEFT_OK;
-    b->used[t - b->source->weights->tensors] = true;
-    uint32_t n_pairs = b->m->params.rope_dims / 2;
     if (t->encoding == NULL || t->n_rows != 1 || t->n_cols != n_pairs) {
-        return err_set(err, WEFT_FORMAT,
-                       "tensor 'rope_freqs.weight' is [%llu, %llu], expected [%u]",
+        return err_set(err, WEFT_FORMAT, "tensor '%s' is [%llu, %llu], expected [%u]", t->name,
                        (unsigned long long)t->n_rows, (unsigned long long)t->n_cols, n_pairs);
     }
-    float *values = arena_array(&b->m->arena, n_pairs, sizeof *values);
-    if (values == NULL) return err_set(err, WEFT_NOMEM, "out of memory for rope factors");
     t->encoding->decode_row(t, 0, values);
     for (uint32_t i = 0; i < n_pairs; i++) {
         if (!(values[i] > 0.0F))
-            return err_set(err, WEFT_FORMAT, "tensor 'rope_freqs.weight' has a value of %g",
+            return err_set(err, WEFT_FORMAT, "tensor '%s' has a value of %g", t->name,
                            (double)values[i]);
     }
-    *factors = values;
+    b->used[t - b->source->weights->tensors] = true;
     return WEFT_OK;
+}
+
+/* Those of Llama 3 in GGUF files, or of a long rope: *factors stays NULL where there are none. */
+static weft_status rope_factors(const binder *b, const float **factors, weft_error *err)
+{
+    static const char *const NAMES[] = {"rope_freqs.weight", ROPE_SHORT_TENSOR, ROPE_LONG_TENSOR};
+    const rope_params *rope = &b->m->params.ropes[0];
+    const weights *w = b->source->weights;
+    bool is_long = rope->kind == ROPE_LONG;
+    size_t which = !is_long ? 0 : rope_is_long(rope) ? 2 : 1;
+    const tensor *t = b->source->is_gguf ? weights_find(w, NAMES[which]) : NULL;
+    uint32_t n_pairs = b->m->params.rope_dims / 2;
+    *factors = NULL;
+    if (t == NULL && !is_long) return WEFT_OK;
+    if (t == NULL && b->source->is_gguf)
+        return err_set(err, WEFT_FORMAT, "tensor '%s' is missing", NAMES[which]);
+    float *values = arena_array(&b->m->arena, n_pairs, sizeof *values);
+    if (values == NULL) return err_set(err, WEFT_NOMEM, "out of memory for rope factors");
+    *factors = values;
+    if (t == NULL) return rope_long_factors(rope, b->source, values, n_pairs, err);
+    for (size_t i = 1; i < COUNT_OF(NAMES) && is_long; i++) {
+        const tensor *other = weights_find(w, NAMES[i]);
+        if (other != NULL) b->used[other - w->tensors] = true;
+    }
+    return tensor_factors(b, t, values, n_pairs, err);
 }
 
 static weft_status make_rope(llm *m, uint32_t i, const float *factors, weft_error *err)
 {
     const model_params *p = &m->params;
     uint32_t n_dims = p->ropes[i].n_dims != 0 ? p->ropes[i].n_dims : p->rope_dims;
+    if (p->ropes[0].kind == ROPE_LONG && p->ropes[i].kind != ROPE_LONG) factors = NULL;
     return rope_table(&m->ropes[i], &m->arena, &p->ropes[i], n_dims, p->rope_interleaved, factors,
                       err);
 }

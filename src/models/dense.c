@@ -91,6 +91,7 @@ static graph_id attention(model_build *b, uint32_t layer, graph_id x)
 static graph_id mlp(model_build *b, uint32_t layer, graph_id x)
 {
     graph *g = b->g;
+    if (b->p->is_moe[layer]) return dense_moe_build(b, layer, x);
     if (b->p->has_gate) return part_mlp_build(b, layer, x);
     graph_id up_bias = build_slot(b, PART_UP_BIAS, layer);
     graph_id down_bias = build_slot(b, PART_DOWN_BIAS, layer);

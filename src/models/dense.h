@@ -20,6 +20,14 @@ enum {
     DENSE_ATTN_NORM_BIAS,
     DENSE_MLP_NORM_BIAS,
     DENSE_HEAD_BIAS,
+    DENSE_ROUTER,
+    DENSE_EXPERT_GATE,
+    DENSE_EXPERT_UP,
+    DENSE_EXPERT_DOWN,
+    DENSE_SHARED_GATE,
+    DENSE_SHARED_UP,
+    DENSE_SHARED_DOWN,
+    DENSE_SHARED_PART, /* one row: the logit of what is taken of it */
     DENSE_N_SLOTS
 };
 
@@ -54,6 +62,7 @@ typedef enum dense_window {
     DENSE_WINDOW_ALL,
     DENSE_WINDOW_EVERY,    /* all but every n-th: sliding_window_pattern, or window_every */
     DENSE_WINDOW_FROM,     /* from max_window_layers on, if use_sliding_window */
+    DENSE_WINDOW_UNUSED,   /* none; use_sliding_window is refused */
     DENSE_WINDOW_UNROTATED /* those that do not rotate, if use_sliding_window */
 } dense_window;
 
@@ -64,6 +73,14 @@ typedef enum dense_rotary {
     DENSE_ROTARY_WINDOWS, /* those with a window */
     DENSE_ROTARY_HYBRID   /* those with a window, or all if the model has none */
 } dense_rotary;
+
+/* Experts in the place of the MLP, in all layers or in some. */
+typedef struct dense_moe {
+    bool normalize;      /* weights of the chosen are divided by their sum; else norm_topk_prob
+                            says so, or expert_weights_norm */
+    bool gguf_normalize; /* what a GGUF file without that key means */
+    bool shared;         /* one more, that every token goes to, times a sigmoid */
+} dense_moe;
 
 struct dense {
     dense_block block;
@@ -82,6 +99,7 @@ struct dense {
     dense_window window;
     uint32_t window_fallback; /* positions, where config.json does not say; null says none */
     uint32_t window_every;
+    const dense_moe *moe; /* NULL: none; nor where the checkpoint has no count of them */
     /* Read behind DENSE_PARAMS: keys of its own, and others for the same fields. */
     const model_param *params;
     uint32_t n_params;
@@ -104,6 +122,17 @@ struct dense {
     {                                                                                              \
         (key), (gguf_key), SHAPE(field), PARAM_F32, false, (least), (most), (fallback)             \
     }
+/* How many experts there are, and of a token; how wide, where an MLP would be of another width. */
+#define DENSE_EXPERTS(key)                                                                         \
+    {(key), "expert_count", SHAPE(n_experts), PARAM_U32, false, 0, 4096, 0},                       \
+    {                                                                                              \
+        "num_experts_per_tok", "expert_used_count", SHAPE(n_top), PARAM_U32, false, 0, 256, 0      \
+    }
+#define DENSE_EXPERT_WIDTH                                                                         \
+    {                                                                                              \
+        "moe_intermediate_size", "expert_feed_forward_length", SHAPE(n_expert_ff), PARAM_U32,      \
+            false, 1, 1 << 20, 0                                                                   \
+    }
 #define DENSE_THETA(fallback)                                                                      \
     DENSE_NUMBER("rope_theta", "rope.freq_base", rope_theta, 1, 1e12, fallback)
 #define DENSE_PARTIAL(fallback)                                                                    \
@@ -112,26 +141,17 @@ struct dense {
     DENSE_NUMBER(key, "attention.layer_norm_epsilon", norm_eps, 1e-12, 1, 1e-5)
 
 /* Rows for model_family.names: a tensor of its own; one of two in a tensor, the gate first. */
-#define DENSE_NAME(slot, hf, gguf)                                                                 \
+#define DENSE_NAME(of, hf, gguf)                                                                   \
     {                                                                                              \
-        (slot),                                                                                    \
-        {                                                                                          \
-            (hf), (gguf), SHAPE_NONE, SHAPE_NONE                                                   \
-        }                                                                                          \
+        .slot = (of), .source = STACK_SOURCE(hf, gguf, SHAPE_NONE, SHAPE_NONE)                     \
     }
 #define DENSE_FUSED_GATE(hf, gguf)                                                                 \
     {                                                                                              \
-        PART_GATE,                                                                                 \
-        {                                                                                          \
-            (hf), (gguf), SHAPE(n_ff_pair), SHAPE_NONE                                             \
-        }                                                                                          \
+        .slot = PART_GATE, .source = STACK_SOURCE(hf, gguf, SHAPE(n_ff_pair), SHAPE_NONE)          \
     }
 #define DENSE_FUSED_UP(hf, gguf)                                                                   \
     {                                                                                              \
-        PART_UP,                                                                                   \
-        {                                                                                          \
-            (hf), (gguf), SHAPE(n_ff_pair), SHAPE(n_ff)                                            \
-        }                                                                                          \
+        .slot = PART_UP, .source = STACK_SOURCE(hf, gguf, SHAPE(n_ff_pair), SHAPE(n_ff))           \
     }
 
 #define DENSE_TYPES(...) ((const char *const[]){__VA_ARGS__, NULL})
@@ -144,6 +164,10 @@ extern const char *const DENSE_DROP[];
 enum { DENSE_N_PARAMS = 14 };
 
 weft_status dense_derive(model_params *p, const model_source *source, weft_error *err);
+weft_status dense_derive_moe(model_params *p, const model_source *source, weft_error *err);
+
+/* What experts make of x, normed. */
+graph_id dense_moe_build(model_build *b, uint32_t layer, graph_id x);
 void dense_build(model_build *b);
 
 /* The fields of a model_family that all of them share. */

@@ -130,6 +130,17 @@ static weft_status windows_unrotated(model_params *p, const model_source *source
     return status;
 }
 
+static weft_status windows_unused(model_params *p, const model_source *source, weft_error *err)
+{
+    bool found;
+    bool used = false;
+    weft_status status = source_flag(source, "use_sliding_window", NULL, &found, &used, err);
+    p->window = 0;
+    if (status != WEFT_OK || !used) return status;
+    return err_set(err, WEFT_UNSUPPORTED,
+                   "config.json: use_sliding_window without layer_types is not supported");
+}
+
 static weft_status derive_windows(model_params *p, const model_source *source, weft_error *err)
 {
     bool listed;
@@ -146,6 +157,8 @@ static weft_status derive_windows(model_params *p, const model_source *source, w
         return windows_every(p, source, err);
     case DENSE_WINDOW_FROM:
         return windows_from(p, source, err);
+    case DENSE_WINDOW_UNUSED:
+        return windows_unused(p, source, err);
     case DENSE_WINDOW_UNROTATED:
         return windows_unrotated(p, source, err);
     }
@@ -276,6 +289,7 @@ weft_status dense_derive(model_params *p, const model_source *source, weft_error
     if (status != WEFT_OK) return status;
     derive_shapes(p);
     status = derive_act(p, source, err);
+    if (status == WEFT_OK) status = dense_derive_moe(p, source, err);
     if (status == WEFT_OK && p->dense->rotary == DENSE_ROTARY_LISTED)
         status = list_unrotated(p, source, err);
     if (status == WEFT_OK) status = derive_windows(p, source, err);

@@ -2,18 +2,9 @@
 #include "models/dense.h"
 
 /* Rows of a larger tensor: queries, keys and values, or gate and up, behind one another. */
-#define OWN(hf, gguf)                                                                              \
-    {                                                                                              \
-        (hf), (gguf), SHAPE_NONE, SHAPE_NONE                                                       \
-    }
-#define QKV(before)                                                                                \
-    {                                                                                              \
-        "self_attn.qkv_proj.weight", "attn_qkv.weight", SHAPE(n_qkv), (before)                     \
-    }
-#define GATE_UP(before)                                                                            \
-    {                                                                                              \
-        "mlp.gate_up_proj.weight", NULL, SHAPE(n_ff_pair), (before)                                \
-    }
+#define OWN(hf, gguf) STACK_SOURCE(hf, gguf, SHAPE_NONE, SHAPE_NONE)
+#define QKV(first) STACK_SOURCE("self_attn.qkv_proj.weight", "attn_qkv.weight", SHAPE(n_qkv), first)
+#define GATE_UP(first) STACK_SOURCE("mlp.gate_up_proj.weight", NULL, SHAPE(n_ff_pair), first)
 
 /* One matrix. */
 #define ONE(...)                                                                                   \
@@ -33,6 +24,25 @@ static const model_stack GATE =
 static const model_stack QUERY_NORMS = {SHAPE(n_heads), NULL, 0};
 static const model_stack KEY_NORMS = {SHAPE(n_kv_heads), NULL, 0};
 static const model_stack UP = ONE(OWN("mlp.up_proj.weight", "ffn_up.weight"), GATE_UP(SHAPE(n_ff)));
+
+static const model_stack EXPERT_GATES =
+    PART_EXPERTS("mlp.", "gate_proj", "ffn_gate_exps.weight", SHAPE_NONE);
+static const model_stack EXPERT_UPS =
+    PART_EXPERTS("mlp.", "up_proj", "ffn_up_exps.weight", SHAPE(n_expert_ff));
+static const model_stack EXPERT_DOWNS =
+    PART_EXPERTS_DOWN("mlp.", "down_proj", "ffn_down_exps.weight");
+
+#define EXPERTS(of, n_rows, n_cols)                                                                \
+    {                                                                                              \
+        .hf_name = #of, .place = SLOT_LAYER, .rows = SHAPE(n_rows), .cols = SHAPE(n_cols),         \
+        .if_flag = SHAPE_NONE, .layers = SLOT_IN(is_moe), .stack = &(of)                           \
+    }
+#define SHARED(name, gguf, n_rows, n_cols)                                                         \
+    {                                                                                              \
+        .hf_name = "mlp.shared_expert" name, .gguf_name = (gguf), .place = SLOT_LAYER,             \
+        .rows = SHAPE(n_rows), .cols = SHAPE(n_cols), .if_flag = SHAPE(has_shared),                \
+        .layers = SLOT_IN(is_moe), .strict = true                                                  \
+    }
 
 #define MATRIX(name, gguf, n_rows, n_cols)                                                         \
     {                                                                                              \
@@ -108,10 +118,37 @@ const model_slot DENSE_SLOTS[DENSE_N_SLOTS] = {
                    .rows = SHAPE(n_ff),
                    .cols = SHAPE(n_embd),
                    .if_flag = SHAPE(has_gate),
+                   .layers = SLOT_NOT_IN(is_moe),
                    .strict = true,
                    .stack = &GATE},
-    [PART_UP] = ROWS_OF(UP, n_ff, n_embd, SHAPE_NONE),
-    [PART_DOWN] = MATRIX("mlp.down_proj.weight", "ffn_down.weight", n_embd, n_ff),
+    [PART_UP] = {.hf_name = "UP",
+                 .place = SLOT_LAYER,
+                 .rows = SHAPE(n_ff),
+                 .cols = SHAPE(n_embd),
+                 .if_flag = SHAPE_NONE,
+                 .layers = SLOT_NOT_IN(is_moe),
+                 .stack = &UP},
+    [PART_DOWN] = {.hf_name = "mlp.down_proj.weight",
+                   .gguf_name = "ffn_down.weight",
+                   .place = SLOT_LAYER,
+                   .rows = SHAPE(n_embd),
+                   .cols = SHAPE(n_ff),
+                   .if_flag = SHAPE_NONE,
+                   .layers = SLOT_NOT_IN(is_moe)},
+    [DENSE_ROUTER] = {.hf_name = "mlp.gate.weight",
+                      .gguf_name = "ffn_gate_inp.weight",
+                      .place = SLOT_LAYER,
+                      .rows = SHAPE(n_experts),
+                      .cols = SHAPE(n_embd),
+                      .if_flag = SHAPE_NONE,
+                      .layers = SLOT_IN(is_moe)},
+    [DENSE_EXPERT_GATE] = EXPERTS(EXPERT_GATES, n_expert_ff, n_embd),
+    [DENSE_EXPERT_UP] = EXPERTS(EXPERT_UPS, n_expert_ff, n_embd),
+    [DENSE_EXPERT_DOWN] = EXPERTS(EXPERT_DOWNS, n_embd, n_expert_ff),
+    [DENSE_SHARED_GATE] = SHARED(".gate_proj.weight", "ffn_gate_shexp.weight", n_shared_ff, n_embd),
+    [DENSE_SHARED_UP] = SHARED(".up_proj.weight", "ffn_up_shexp.weight", n_shared_ff, n_embd),
+    [DENSE_SHARED_DOWN] = SHARED(".down_proj.weight", "ffn_down_shexp.weight", n_embd, n_shared_ff),
+    [DENSE_SHARED_PART] = SHARED("_gate.weight", "ffn_gate_inp_shexp.weight", one, n_embd),
     [PART_GATE_BIAS] = VECTOR("mlp.gate_proj.bias", "ffn_gate.bias", n_ff, gate_bias),
     [PART_UP_BIAS] = VECTOR("mlp.up_proj.bias", "ffn_up.bias", n_ff, mlp_bias),
     [PART_DOWN_BIAS] = VECTOR("mlp.down_proj.bias", "ffn_down.bias", n_embd, mlp_bias),

@@ -24,7 +24,8 @@ typedef enum rope_kind {
     ROPE_LLAMA3,
     ROPE_YARN,
     ROPE_PROPORTIONAL,
-    ROPE_ALPHA
+    ROPE_ALPHA,
+    ROPE_LONG
 } rope_kind;
 
 typedef struct rope_params {
@@ -32,9 +33,10 @@ typedef struct rope_params {
     double theta, factor;
     double low_freq_factor, high_freq_factor;            /* llama3 */
     double beta_fast, beta_slow, mscale, mscale_all_dim; /* yarn */
-    double attention_factor;                             /* yarn; 0: derived */
+    double attention_factor;                             /* yarn, long; 0: derived */
     bool truncate;                                       /* yarn */
-    double original_context;                             /* llama3, yarn */
+    double original_context;                             /* llama3, yarn, long */
+    double context;                                      /* of the model */
     double alpha;    /* alpha: theta is multiplied by alpha^(D / (D - 2)) */
     double partial;  /* proportional: the part of a head whose pairs turn, the rest stays */
     uint32_t n_dims; /* of a head; 0: rope_dims */
@@ -66,7 +68,7 @@ typedef struct model_params {
     uint32_t n_gate_up;     /* rows of an expert's gate and up together */
     uint32_t n_dense_first; /* layers without experts */
     uint32_t moe_interval;  /* every n-th layer has experts */
-    float route_scale;
+    float route_scale, expert_limit;
     bool route_normalize, has_shared;
     bool is_moe[MODEL_LAYERS];
     /* Layers that see all where others have a window: their heads. */
@@ -153,10 +155,12 @@ typedef enum slot_place {
 
 /* Matrices of one shape, and where they may come from. Each is one tensor, with "%u" for its index
  * in the names, or rows of a single one, in which it has block rows, the wanted ones behind before
- * others. */
+ * others: all that follow, or every every-th. Vectors are columns of a matrix likewise. */
 typedef struct stack_source {
     const char *hf_name, *gguf_name; /* NULL: not in that form */
     size_t block, before;            /* SHAPE(...); SHAPE_NONE: the wanted rows, none */
+    uint32_t every;                  /* 0: 1 */
+    bool turned; /* plain numbers lie by columns: [cols, block] a matrix; others never do */
 } stack_source;
 
 typedef struct model_stack {
@@ -177,7 +181,7 @@ typedef struct model_slot {
     bool unused;       /* what is there is left alone */
     bool squeeze;      /* a dimension of 1 is left out: [C, 1, K] is [C, K] */
     bool strict;       /* if_flag decides for a GGUF file, too, not what is in it */
-    const model_stack *stack; /* rows and cols are of one matrix; NULL: a matrix */
+    const model_stack *stack; /* rows and cols are of one matrix or vector; NULL: a matrix */
 } model_slot;
 
 /* Rows of slots of each layer that only Hugging Face's and MLX's files have. flag: if_flag; in:
@@ -193,6 +197,12 @@ typedef struct model_slot {
         .if_flag = (flag), .layers = (in)                                                          \
     }
 
+/* One with all rows of a block, or those that a number of others stand before. */
+#define STACK_SOURCE(hf, gguf, of, others)                                                         \
+    {                                                                                              \
+        .hf_name = (hf), .gguf_name = (gguf), .block = (of), .before = (others)                    \
+    }
+
 /* The sources of a stack, as an array. */
 #define STACK_SOURCES(...)                                                                         \
     (const stack_source[])                                                                         \
@@ -204,6 +214,7 @@ typedef struct model_slot {
 typedef struct model_name {
     uint32_t slot;
     stack_source source;
+    const model_stack *stack; /* its sources instead, where there are several; else NULL */
 } model_name;
 
 typedef struct model_family model_family;

@@ -51,7 +51,8 @@ graph_id part_attention_build(model_build *b, uint32_t layer, graph_id x, part_a
     q = graph_rope_apply(g, q, p->head_dim, how.rope_i);
     k = graph_rope_apply(g, k, p->head_dim, how.rope_i);
     graph_id state = graph_kv_append(g, k, v, part_state(b, how.window), p->n_kv_heads);
-    graph_id o = graph_attend(g, q, state, p->n_heads, p->attn_scale, p->attn_softcap);
+    graph_id sinks = how.sinks == 0 ? 0 : build_slot(b, how.sinks, layer);
+    graph_id o = graph_attend_sinks(g, q, state, sinks, p->n_heads, p->attn_scale, p->attn_softcap);
     if (how.gated) o = graph_glu(g, gate, o, GRAPH_SIGMOID);
     return graph_linear(g, o, build_slot(b, PART_O, layer), o_bias);
 }

@@ -99,18 +99,18 @@ typedef enum part_slot {
     {                                                                                              \
         SHAPE(n_experts),                                                                          \
             (const stack_source[]){                                                                \
-                {prefix "experts.%u." name ".weight", gguf, SHAPE_NONE, SHAPE_NONE},               \
-                {prefix "switch_mlp." name ".weight", NULL, SHAPE_NONE, SHAPE_NONE},               \
-                {prefix "experts.gate_up_proj", NULL, SHAPE(n_gate_up), before}},                  \
+                STACK_SOURCE(prefix "experts.%u." name ".weight", gguf, SHAPE_NONE, SHAPE_NONE),   \
+                STACK_SOURCE(prefix "switch_mlp." name ".weight", NULL, SHAPE_NONE, SHAPE_NONE),   \
+                STACK_SOURCE(prefix "experts.gate_up_proj", NULL, SHAPE(n_gate_up), before)},      \
             3                                                                                      \
     }
 #define PART_EXPERTS_DOWN(prefix, name, gguf)                                                      \
     {                                                                                              \
         SHAPE(n_experts),                                                                          \
             (const stack_source[]){                                                                \
-                {prefix "experts.%u." name ".weight", gguf, SHAPE_NONE, SHAPE_NONE},               \
-                {prefix "switch_mlp." name ".weight", NULL, SHAPE_NONE, SHAPE_NONE},               \
-                {prefix "experts.down_proj", NULL, SHAPE_NONE, SHAPE_NONE}},                       \
+                STACK_SOURCE(prefix "experts.%u." name ".weight", gguf, SHAPE_NONE, SHAPE_NONE),   \
+                STACK_SOURCE(prefix "switch_mlp." name ".weight", NULL, SHAPE_NONE, SHAPE_NONE),   \
+                STACK_SOURCE(prefix "experts.down_proj", NULL, SHAPE_NONE, SHAPE_NONE)},           \
             3                                                                                      \
     }
 
@@ -119,6 +119,7 @@ typedef struct part_attention {
     uint32_t rope_i;
     uint32_t window; /* 0: full */
     bool gated;      /* Wq gives queries and gates, head by head: sigmoid(gate) * attend(...) */
+    uint32_t sinks;  /* their slot; 0: none */
 } part_attention;
 
 /* Describes the state of a layer with the family's heads; window 0: full. Its index. */

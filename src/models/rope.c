@@ -41,6 +41,8 @@ static weft_status parse_kind(rope_params *rope, str kind, weft_error *err)
         {"deepseek_yarn", ROPE_YARN},
         {"proportional", ROPE_PROPORTIONAL},
         {"dynamic", ROPE_ALPHA},
+        {"longrope", ROPE_LONG},
+        {"su", ROPE_LONG},
     };
     for (size_t i = 0; i < COUNT_OF(KINDS); i++) {
         if (str_equal_text(kind, KINDS[i].name)) {
@@ -71,6 +73,7 @@ static weft_status check(const rope_params *r, weft_error *err)
     ok = ok && isfinite(r->beta_fast) && isfinite(r->beta_slow) && isfinite(r->original_context);
     ok = ok && isfinite(r->attention_factor) && isfinite(r->mscale) && isfinite(r->mscale_all_dim);
     if (ok && r->kind == ROPE_PROPORTIONAL) ok = r->partial > 0.0 && r->partial <= 1.0;
+    if (ok && r->kind == ROPE_LONG) ok = r->original_context >= 2.0;
     if (ok && (r->kind == ROPE_LLAMA3 || r->kind == ROPE_YARN)) ok = r->original_context >= 1.0;
     if (ok) return WEFT_OK;
     return err_set(err, WEFT_FORMAT,
@@ -107,12 +110,29 @@ static weft_status read_json(rope_params *rope, const json *settings, weft_error
     return status;
 }
 
+/* What a key beside the settings says, which goes before what stands in them; and a factor that
+ * follows. */
+static weft_status read_context(rope_params *rope, const model_source *s, const json *settings,
+                                weft_error *err)
+{
+    static const char KEY[] = "original_max_position_embeddings";
+    bool scaled = rope->kind == ROPE_LLAMA3 || rope->kind == ROPE_YARN || rope->kind == ROPE_LONG;
+    bool found;
+    double number;
+    weft_status status = source_number(s, KEY, NULL, &found, &number, err);
+    if (status == WEFT_OK && found && scaled) rope->original_context = number;
+    if (rope->kind == ROPE_LONG && json_kind_of(json_get(settings, "factor")) == JSON_KIND_NULL)
+        rope->factor = rope->context / rope->original_context;
+    return status;
+}
+
 /* Keys that would change the frequencies and that nothing here computes. */
-static weft_status refuse_gguf_keys(const model_source *s, weft_error *err)
+static weft_status refuse_gguf_keys(const rope_params *rope, const model_source *s, weft_error *err)
 {
     static const char *const KEYS[] = {"rope.scaling.attn_factor", "rope.scaling.yarn_attn_factor",
                                        "rope.scaling.yarn_ext_factor", "rope.scale_linear"};
-    for (size_t i = 0; i < COUNT_OF(KEYS); i++) {
+    /* Long ropes have the first; see read_long. */
+    for (size_t i = rope->kind == ROPE_LONG ? 1 : 0; i < COUNT_OF(KEYS); i++) {
         bool found;
         double number;
         weft_status status = source_number(s, NULL, KEYS[i], &found, &number, err);
@@ -125,13 +145,27 @@ static weft_status refuse_gguf_keys(const model_source *s, weft_error *err)
     return WEFT_OK;
 }
 
+/* That a file has factors says that its rope is a long one. */
+static weft_status read_long(rope_params *rope, const model_source *s, weft_error *err)
+{
+    bool found;
+    double number;
+    rope->kind = ROPE_LONG;
+    rope->attention_factor = 1.0;
+    weft_status status = source_number(s, NULL, "rope.scaling.attn_factor", &found, &number, err);
+    if (status == WEFT_OK && found) rope->attention_factor = number;
+    return status;
+}
+
 static weft_status read_gguf(rope_params *rope, const model_source *s, weft_error *err)
 {
     bool found;
     str kind;
     weft_status status = source_text(s, NULL, "rope.scaling.type", &found, &kind, err);
     if (status == WEFT_OK && found) status = parse_kind(rope, kind, err);
-    if (status == WEFT_OK) status = refuse_gguf_keys(s, err);
+    bool is_long = weights_find(s->weights, ROPE_LONG_TENSOR) != NULL;
+    if (status == WEFT_OK && is_long) status = read_long(rope, s, err);
+    if (status == WEFT_OK) status = refuse_gguf_keys(rope, s, err);
     for (size_t i = 0; i < COUNT_OF(ROWS) && status == WEFT_OK; i++) {
         double number;
         status = source_number(s, NULL, ROWS[i].gguf_key, &found, &number, err);
@@ -156,11 +190,13 @@ weft_status rope_config_alpha(rope_params *rope, const model_source *source, con
         *(double *)(void *)((char *)rope + ROWS[i].offset) = ROWS[i].fallback;
     }
     rope->original_context = (double)context;
+    rope->context = (double)context;
     weft_status status = WEFT_OK;
     if (source->is_gguf) {
         status = read_gguf(rope, source, err);
     } else if (json_kind_of(settings) == JSON_KIND_OBJECT) {
         status = read_json(rope, settings, err);
+        if (status == WEFT_OK) status = read_context(rope, source, settings, err);
     } else if (json_kind_of(settings) != JSON_KIND_NULL) {
         status = err_set(err, WEFT_FORMAT, "config.json: rope settings are %s, expected an object",
                          json_kind_name(json_kind_of(settings)));
@@ -214,6 +250,46 @@ static double yarn_magnitude(const rope_params *r)
     return 0.1 * ln + 1.0;
 }
 
+bool rope_is_long(const rope_params *r)
+{
+    return r->context > r->original_context;
+}
+
+weft_status rope_long_factors(const rope_params *r, const model_source *source, float *factors,
+                              uint32_t n_pairs, weft_error *err)
+{
+    const char *key = rope_is_long(r) ? "long_factor" : "short_factor";
+    const json *settings = json_get(source->config, "rope_parameters");
+    if (json_kind_of(settings) == JSON_KIND_NULL)
+        settings = json_get(source->config, "rope_scaling");
+    const json *list = json_get(settings, key);
+    if (json_kind_of(list) != JSON_KIND_ARRAY || json_length(list) != n_pairs) {
+        return err_set(err, WEFT_FORMAT,
+                       "config.json: rope settings have %zu numbers in %s, "
+                       "expected %u",
+                       json_length(list), key, n_pairs);
+    }
+    for (uint32_t i = 0; i < n_pairs; i++) {
+        double number = json_number(json_at(list, i), 0.0);
+        if (!(number > 1e-6 && number < 1e6))
+            return err_set(err, WEFT_FORMAT, "config.json: %s of pair %u is %g", key, i, number);
+        factors[i] = (float)number;
+    }
+    return WEFT_OK;
+}
+
+static double long_magnitude(const rope_params *r)
+{
+    if (r->attention_factor != 0.0) return r->attention_factor;
+    return r->factor <= 1.0 ? 1.0 : sqrt(1.0 + log(r->factor) / log(r->original_context));
+}
+
+static double magnitude_of(const rope_params *r)
+{
+    if (r->kind == ROPE_YARN) return yarn_magnitude(r);
+    return r->kind == ROPE_LONG ? long_magnitude(r) : 1.0;
+}
+
 weft_status rope_table(graph_rope *out, arena *a, const rope_params *rope, uint32_t n_dims,
                        bool interleaved, const float *factors, weft_error *err)
 {
@@ -238,6 +314,6 @@ weft_status rope_table(graph_rope *out, arena *a, const rope_params *rope, uint3
     *out = (graph_rope){.inv_freq = table,
                         .n_pairs = n_pairs,
                         .interleaved = interleaved,
-                        .magnitude = rope->kind == ROPE_YARN ? (float)yarn_magnitude(rope) : 1.0F};
+                        .magnitude = (float)magnitude_of(rope)};
     return WEFT_OK;
 }

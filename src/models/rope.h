@@ -17,6 +17,16 @@ weft_status rope_config(rope_params *rope, const model_source *source, const jso
 weft_status rope_config_alpha(rope_params *rope, const model_source *source, const json *settings,
                               double theta, uint32_t context, weft_error *err);
 
+/* Of a long rope: whether the model's context is one that wants the long factors; and those that it
+ * does want, [n_pairs], from config.json. */
+bool rope_is_long(const rope_params *rope);
+weft_status rope_long_factors(const rope_params *rope, const model_source *source, float *factors,
+                              uint32_t n_pairs, weft_error *err);
+
+/* Where a GGUF file has them. */
+#define ROPE_LONG_TENSOR "rope_factors_long.weight"
+#define ROPE_SHORT_TENSOR "rope_factors_short.weight"
+
 /* inv_freq [n_dims / 2] and magnitude. factors: NULL, or [n_dims / 2] divisors that a GGUF file
  * brings. */
 weft_status rope_table(graph_rope *out, arena *a, const rope_params *rope, uint32_t n_dims,

@@ -186,8 +186,7 @@ static bool is_raw(const tensor *t, const char *type)
 /* A type that decoders read scales and biases in. */
 static weft_status check_param_type(const tensor *param, weft_error *err)
 {
-    encoding_id id = param->encoding == NULL ? ENCODING_ID_NONE : param->encoding->id;
-    if (id == ENCODING_ID_F32 || id == ENCODING_ID_F16 || id == ENCODING_ID_BF16) return WEFT_OK;
+    if (tensor_is_plain(param)) return WEFT_OK;
     char label[32];
     encoding_label(param, label, sizeof label);
     return err_set(err, WEFT_UNSUPPORTED, "'%s' is %s, expected f32, f16 or bf16", param->name,
@@ -444,5 +443,53 @@ tensor tensor_rows(const tensor *t, uint64_t first, uint64_t n_rows)
         part.planes[i] = t->planes[i] + first * t->row_bytes[i];
         part.plane_bytes[i] = n_rows * t->row_bytes[i];
     }
+    return part;
+}
+
+bool tensor_is_plain(const tensor *t)
+{
+    encoding_id id = t->encoding == NULL ? ENCODING_ID_NONE : t->encoding->id;
+    return id == ENCODING_ID_F32 || id == ENCODING_ID_F16 || id == ENCODING_ID_BF16;
+}
+
+weft_status tensor_every(const tensor *t, uint64_t first, uint64_t step, uint64_t n_rows,
+                         tensor *out, weft_error *err)
+{
+    ASSERT(step != 0 && n_rows != 0 && first + (n_rows - 1) * step < t->n_rows);
+    bool by_rows = t->full_rows == 0;
+    for (uint32_t i = 0; i < TENSOR_PLANES; i++)
+        by_rows = by_rows && (t->planes[i] == NULL || t->row_bytes[i] != 0);
+    if (!by_rows && step != 1) {
+        char label[32];
+        encoding_label(t, label, sizeof label);
+        return err_set(err, WEFT_UNSUPPORTED,
+                       "'%s' is %s, of which every %llu rows cannot be taken", t->name, label,
+                       (unsigned long long)step);
+    }
+    tensor part = tensor_rows(t, first, (n_rows - 1) * step + 1);
+    part.n_rows = part.dims[0] = n_rows;
+    for (uint32_t i = 0; i < TENSOR_PLANES; i++) {
+        part.plane_bytes[i] = n_rows * t->row_bytes[i];
+        part.row_bytes[i] = t->row_bytes[i] * step;
+    }
+    *out = part;
+    return WEFT_OK;
+}
+
+tensor tensor_pick(const tensor *t, tensor_grid g)
+{
+    uint64_t size = t->encoding->block_bytes;
+    uint64_t last = g.first + (g.n_rows - 1) * g.row_step + (g.n_cols - 1) * g.col_step;
+    ASSERT(tensor_is_plain(t) && t->col_bytes == 0 && g.n_rows != 0 && g.n_cols != 0);
+    ASSERT(t->row_bytes[0] == t->n_cols * size && last < t->n_rows * t->n_cols);
+    tensor part = *t;
+    part.n_dims = 2;
+    part.n_rows = part.dims[0] = g.n_rows;
+    part.n_cols = part.dims[1] = g.n_cols;
+    part.dims[2] = part.dims[3] = 1;
+    part.planes[0] = t->planes[0] + g.first * size;
+    part.plane_bytes[0] = g.n_rows * g.n_cols * size;
+    part.row_bytes[0] = g.row_step * size;
+    part.col_bytes = g.col_step == 1 ? 0 : g.col_step * size;
     return part;
 }

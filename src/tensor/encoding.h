@@ -132,6 +132,24 @@ void tensor_decode(const tensor *t, float *dst);
 /* Rows first..first+n-1 of a matrix as a tensor of its own (fused checkpoints). */
 tensor tensor_rows(const tensor *t, uint64_t first, uint64_t n_rows);
 
+/* Whether it is numbers, f32, f16 or bf16, and nothing beside them. */
+bool tensor_is_plain(const tensor *t);
+
+/* Rows first, first + step, ... of a matrix; UNSUPPORTED where not all planes are by rows. */
+weft_status tensor_every(const tensor *t, uint64_t first, uint64_t step, uint64_t n_rows,
+                         tensor *out, weft_error *err);
+
+/* Numbers of an array, by steps. */
+typedef struct tensor_grid {
+    uint64_t first;
+    uint64_t n_rows, row_step;
+    uint64_t n_cols, col_step;
+} tensor_grid;
+
+/* Of plain numbers that lie side by side: number first + r * row_step + c * col_step, counted from
+ * the first of t, is that in row r and column c. */
+tensor tensor_pick(const tensor *t, tensor_grid g);
+
 /* The rows, for who wants one by name: &ENCODING_BF16. */
 #define ENCODING(name, NAME) extern const encoding ENCODING_##NAME;
 #include "tensor/encodings.def"

@@ -27,8 +27,9 @@ typedef struct tensor {
     uint32_t scale_rows;        /* f8_e4m3: rows that share a scale; 0: all do */
     float factor;               /* of the whole tensor, beside its scales; 0: there is none */
     const unsigned char *planes[TENSOR_PLANES]; /* codes, scales, biases; most encodings: one */
-    uint64_t plane_bytes[TENSOR_PLANES];        /* of the whole tensor */
+    uint64_t plane_bytes[TENSOR_PLANES];        /* that belong to the tensor */
     uint64_t row_bytes[TENSOR_PLANES]; /* from one row to the next; 0: the plane is not by rows */
+    uint64_t col_bytes; /* of plain numbers that do not lie side by side: from one to the next */
     uint64_t first_row, full_rows; /* planes not by rows belong to a tensor of full_rows rows, of
                                       which first_row is the first of these */
 } tensor;

@@ -14,7 +14,8 @@
 #include "base/fp.h"
 #include "tensor/encoding.h"
 
-/* What a case needs of an encoding: affine ones in all widths, groups and parameter types. */
+/* What a case needs of an encoding: affine ones in all widths, groups and parameter types; plain
+ * numbers that lie by columns have how far apart outputs are for bits. */
 typedef struct case_weight {
     encoding_id id;
     uint16_t bits, group;
@@ -67,9 +68,19 @@ static const case_weight CASE_WEIGHTS[] = {
     {ENCODING_ID_GPTQ, 4, 32, ENCODING_ID_F16},
     {ENCODING_ID_GPTQ, 8, 64, ENCODING_ID_BF16},
     {ENCODING_ID_AWQ, 4, 32, ENCODING_ID_F16},
+    {ENCODING_ID_F32, 2, 0, ENCODING_ID_NONE},
+    {ENCODING_ID_F16, 1, 0, ENCODING_ID_NONE},
+    {ENCODING_ID_BF16, 1, 0, ENCODING_ID_NONE},
+    {ENCODING_ID_BF16, 2, 0, ENCODING_ID_NONE},
 };
 
 enum { N_CASE_WEIGHTS = sizeof CASE_WEIGHTS / sizeof CASE_WEIGHTS[0] };
+
+static inline bool case_is_turned(const case_weight *c)
+{
+    bool plain = c->id == ENCODING_ID_F32 || c->id == ENCODING_ID_F16 || c->id == ENCODING_ID_BF16;
+    return plain && c->bits != 0;
+}
 
 /* A repeatable stream. */
 static uint64_t case_seed = 1;
@@ -199,7 +210,7 @@ static inline size_t case_planes(const case_weight *c, tensor *t)
     size_t param = c->param == ENCODING_ID_F32 ? 4 : 2;
     uint16_t plane_bits = t->encoding->plane_bits;
     uint64_t cols = t->n_cols;
-    t->bits = c->bits;
+    t->bits = case_is_turned(c) ? 0 : c->bits;
     t->group = c->group;
     t->param_type = (uint8_t)c->param;
     if (c->id == ENCODING_ID_AFFINE || plane_bits != 0) {
@@ -249,6 +260,15 @@ static inline void case_plane(const case_weight *c, tensor *t, uint32_t p, size_
     t->planes[p] = block;
 }
 
+/* [cols, rows * step], of which nothing lies behind the last number. */
+static inline void case_turn(tensor *t, uint32_t step)
+{
+    size_t size = t->encoding->block_bytes;
+    t->row_bytes[0] = step * size;
+    t->col_bytes = t->n_rows * step * size;
+    t->plane_bytes[0] = (t->n_cols - 1) * t->col_bytes + (t->n_rows - 1) * t->row_bytes[0] + size;
+}
+
 /* Planes begin one byte (f32: four) into their blocks. */
 static inline tensor case_tensor(const case_weight *c, uint32_t rows, uint32_t cols)
 {
@@ -261,6 +281,7 @@ static inline tensor case_tensor(const case_weight *c, uint32_t rows, uint32_t c
     size_t param = case_planes(c, &t);
     for (uint32_t p = 0; p < TENSOR_PLANES; p++) {
         if (t.row_bytes[p] != 0) t.plane_bytes[p] = t.row_bytes[p] * rows;
+        if (p == 0 && case_is_turned(c)) case_turn(&t, c->bits);
         if (t.plane_bytes[p] != 0) case_plane(c, &t, p, param);
     }
     return t;

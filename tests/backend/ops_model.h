@@ -87,6 +87,16 @@ static inline graph_id model_vector(model *m, uint32_t cols)
     return model_tensor(m, &CASE_WEIGHTS[m->plain_weights ? 0 : draw(0, 2)], 1, cols);
 }
 
+/* Biases of experts. */
+static inline graph_id model_vectors(model *m, uint32_t count, uint32_t cols)
+{
+    uint32_t first = m->n_tensors;
+    if (count > MODEL_TENSORS - first) fail_msg("too many tensors");
+    for (uint32_t i = 0; i < count; i++)
+        m->tensors[m->n_tensors++] = case_tensor(&CASE_WEIGHTS[draw(0, 2)], 1, cols);
+    return graph_stack(&m->g, first, count);
+}
+
 static inline graph_id model_linear(model *m, graph_id x, uint32_t rows)
 {
     graph_id w = model_matrix(m, rows, m->values[x].cols);
@@ -156,6 +166,19 @@ static inline graph_id model_embed(model *m)
     return graph_embed(&m->g, tokens, model_matrix(m, MODEL_VOCAB, m->width));
 }
 
+/* A number a head, or none. */
+static inline graph_id model_sinks(model *m, uint32_t heads)
+{
+    return draw(0, 2) == 0 ? model_vector(m, heads) : 0;
+}
+
+static inline graph_id model_attend(model *m, graph_id q, graph_id state)
+{
+    float scale = (float)(0.2 / sqrt((double)m->k_dim));
+    return graph_attend_sinks(&m->g, q, state, model_sinks(m, m->n_heads), m->n_heads, scale,
+                              draw(0, 1) == 0 ? 0.0F : 5.0F);
+}
+
 /* Queries, keys and values of x, attention, and back to the width. */
 static inline graph_id model_attention(model *m, graph_id x, uint32_t window)
 {
@@ -181,9 +204,7 @@ static inline graph_id model_attention(model *m, graph_id x, uint32_t window)
         k = graph_rope_apply(g, k, m->k_dim, rope_i);
     }
     graph_id state = graph_kv_append(g, k, v, state_i, m->n_kv_heads);
-    float scale = (float)(0.2 / sqrt((double)m->k_dim));
-    graph_id o = graph_attend(g, q, state, m->n_heads, scale, draw(0, 1) == 0 ? 0.0F : 5.0F);
-    return model_linear(m, o, m->width);
+    return model_linear(m, model_attend(m, q, state), m->width);
 }
 
 /* A latent of r columns that is key and value, p that rotate beside it; queries come to it, and
@@ -211,7 +232,8 @@ static inline graph_id model_latent(model *m, graph_id x)
     graph_id to = transposed ? model_stack(m, heads, n, r) : model_stack(m, heads, r, n);
     qn = graph_linear_heads(g, qn, to, transposed);
     float scale = (float)(0.05 / sqrt((double)(r + p)));
-    graph_id o = graph_attend(g, graph_concat(g, qn, qp, heads), state, heads, scale, 0.0F);
+    graph_id o = graph_attend_sinks(g, graph_concat(g, qn, qp, heads), state, model_sinks(m, heads),
+                                    heads, scale, 0.0F);
     o = graph_linear_heads(g, o, model_stack(m, heads, n_v, r), false);
     return model_linear(m, o, m->width);
 }
@@ -233,7 +255,13 @@ static inline graph_id model_experts(model *m, graph_id x, graph_act act)
     graph_id gate = model_stack(m, n, inner, m->width);
     graph_id up = model_stack(m, n, inner, m->width);
     graph_id down = model_stack(m, n, m->width, inner);
-    return graph_experts(g, x, route, (const graph_id[]){gate, up, down}, act);
+    if (draw(0, 1) == 0) return graph_experts(g, x, route, (const graph_id[]){gate, up, down}, act);
+    graph_id stacks[6] = {gate, up, down};
+    stacks[3] = model_vectors(m, n, inner);
+    if (draw(0, 1) == 0) stacks[4] = model_vectors(m, n, inner);
+    stacks[5] = model_vectors(m, n, m->width);
+    if (draw(0, 1) == 0) act = GRAPH_GPT_OSS;
+    return graph_experts_biased(g, x, route, stacks, act, draw(0, 1) == 0 ? 0.0F : 0.7F);
 }
 
 /* Queries of x over what an encoder left. */
@@ -246,9 +274,7 @@ static inline graph_id model_cross(model *m, graph_id x)
     graph_id q = model_linear(m, x, m->n_heads * m->k_dim);
     if (draw(0, 1) == 0) q = model_norm(m, q, m->k_dim);
     graph_id state = graph_state(g, state_i, m->n_kv_heads, m->k_dim, m->v_dim);
-    float scale = (float)(0.2 / sqrt((double)m->k_dim));
-    graph_id o = graph_attend(g, q, state, m->n_heads, scale, draw(0, 1) == 0 ? 0.0F : 5.0F);
-    return model_linear(m, o, m->width);
+    return model_linear(m, model_attend(m, q, state), m->width);
 }
 
 /* Keys and values of x for another graph. */

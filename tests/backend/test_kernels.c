@@ -5,8 +5,11 @@
 
 /* ---- linear */
 
-static bool slot_takes(slot_id slot, encoding_id id)
+static bool slot_takes(slot_id slot, const case_weight *cw)
 {
+    encoding_id id = cw->id;
+    if (case_is_turned(cw) || slot == SLOT_linear_turned)
+        return case_is_turned(cw) && slot == SLOT_linear_turned;
     if (slot == SLOT_linear_f32) return id == ENCODING_ID_F32;
     if (slot == SLOT_linear_f16) return id == ENCODING_ID_F16;
     if (slot == SLOT_linear_bf16 || slot == SLOT_linear_bf16_h) return id == ENCODING_ID_BF16;
@@ -43,8 +46,7 @@ static linear_case linear_case_new(const linear_slot *of, const case_weight *cw,
         case_input_new(of->isa, of->generic, n_tokens, cols, rounded, slot == SLOT_linear_codes_q);
     c.bias = case_floats_new(rows, 1, 1.0F);
     c.add = case_floats_new((size_t)n_tokens * (rows + 3), 1, 1.0F);
-    size_t n_scratch = slot == SLOT_linear_any ? KERNEL_SCRATCH_ROWS : 1;
-    c.scratch = case_alloc(n_scratch * kernel_scratch_floats(cols) * sizeof(float));
+    c.scratch = case_alloc(kernel_linear_floats(&c.w) * sizeof(float));
     char label[64];
     encoding_label(&c.w, label, sizeof label);
     snprintf(c.what, sizeof c.what, "%s [%u, %u], %u tokens", label, rows, cols, n_tokens);
@@ -212,7 +214,7 @@ static void check_kernel_linear_fn(slot_id slot, kernel_linear_fn *fn, kernel_li
     linear_slot of = {now_kernels, &generic, slot, fn, reference, bound};
     for (size_t i = 0; i < N_CASE_WEIGHTS; i++) {
         const case_weight *cw = &CASE_WEIGHTS[i];
-        if (!slot_takes(slot, cw->id)) continue;
+        if (!slot_takes(slot, cw)) continue;
         uint32_t unit = case_columns(cw);
         bool dense = unit == 1;
         for (uint32_t n = 1; n <= (dense ? 69 : unit == 256 ? 3 : 640 / unit); n++) {

@@ -252,7 +252,7 @@ static const struct {
     {"two states", pattern_two_states, 0.1, true},
     {"mlp and head", pattern_mlp_and_head, 0.1, true},
     {"columns", pattern_columns, 0.01, false},
-    {"heads", pattern_heads, 0.01, false},
+    {"heads", pattern_heads, 0.03, false},
     {"latent", pattern_latent, 0.3, false},
     {"chunked", pattern_chunked, 0.3, false},
     {"experts", pattern_experts, 0.1, false},

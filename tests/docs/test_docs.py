@@ -72,7 +72,6 @@ class Docs(unittest.TestCase):
     def test_readme_names_what_is_supported(self):
         readme = (SOURCE / "README.md").read_text(encoding="utf-8")
         for table in (
-            "models/families/families.def",
             "tensor/encodings.def",
             "kv/codecs/codecs.def",
             "formats/formats.def",

@@ -101,6 +101,30 @@ static void test_goldens(void **state)
     check_model(GOLDEN_PATH("qwen3_5"));
 }
 
+/* Dense decoders, one of each kind of block and norm: layer norms, activations without a gate,
+ * heads normed apart, queries that grow with their position, layers that do not rotate. */
+static void test_dense(void **state)
+{
+    (void)state;
+    static const char *const NAMES[] = {"cohere-qk", "cohere2",       "exaone4",          "gemma2",
+                                        "glm4",      "ministral3",    "nemotron",         "olmo3",
+                                        "phi",       "phi3-longrope", "stablelm-parallel"};
+    size_t n_isas;
+    const char *const *isas = run_isas(&n_isas);
+    for (size_t k = 0; k < sizeof NAMES / sizeof NAMES[0]; k++) {
+        char path[600];
+        snprintf(path, sizeof path, "%s/%s", WEFT_GOLDEN_DIR, NAMES[k]);
+        weft_model *model = run_open_model(path);
+        /* All of them on the best one; the others in turn. */
+        check_setting(model, (setting){WEFT_ACT_BF16, NULL, isas[n_isas - 1], NULL});
+        if (!TEST_SLOWED) {
+            check_setting(model, (setting){WEFT_ACT_F32, NULL, isas[k % n_isas], NULL});
+            if (k % 4 == 0) check_setting(model, (setting){WEFT_ACT_F32, NULL, NULL, "ref"});
+        }
+        weft_model_close(model);
+    }
+}
+
 /* Latents and experts: which tokens go through an expert together changes no bit; nor where a
  * latent is packed, at once or at a position. */
 static void test_latents_and_experts(void **state)
@@ -170,6 +194,27 @@ static void test_hybrids(void **state)
     }
 }
 
+/* Heads with sinks, whose layers are full ones and windows in turn, and experts that are read by
+ * columns: every kind of codec, as a sink is merged behind what any of them gives. */
+static void test_sinks(void **state)
+{
+    (void)state;
+    static const char *const SPECS[] = {"k=f16,v=bf16", "affine8g32", "turbo-k8v4", "turbo-k5v3",
+                                        "affine4g32,start=30"};
+    weft_model *model = run_open_model(WEFT_GOLDEN_DIR "/gpt_oss");
+    size_t n_isas;
+    const char *const *isas = run_isas(&n_isas);
+    for (size_t i = TEST_SLOWED ? n_isas - 1 : 0; i < n_isas; i++) {
+        check_setting(model, (setting){WEFT_ACT_F32, NULL, isas[i], NULL});
+        check_setting(model, (setting){WEFT_ACT_BF16, NULL, isas[i], NULL});
+    }
+    for (size_t i = 0; i < sizeof SPECS / sizeof SPECS[0]; i += TEST_SLOWED ? 3 : 1) {
+        check_setting(model, (setting){WEFT_ACT_BF16, SPECS[i], NULL, NULL});
+    }
+    check_setting(model, (setting){WEFT_ACT_F32, NULL, NULL, "ref"});
+    weft_model_close(model);
+}
+
 /* Every codec, on whichever side it may stand. */
 static void test_packed(void **state)
 {
@@ -213,9 +258,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_goldens),
+        cmocka_unit_test(test_dense),
         cmocka_unit_test(test_latents_and_experts),
         cmocka_unit_test(test_shared_keys_and_values),
         cmocka_unit_test(test_hybrids),
+        cmocka_unit_test(test_sinks),
         cmocka_unit_test(test_packed),
         cmocka_unit_test(test_tiny),
     };

@@ -302,6 +302,16 @@ static void rules_attend(fixture *f)
     refuses(f, graph_attend(&f->g, f->x, f->x, 2, 1, 0));
     refuses(f, graph_attend(&f->g, f->x, 0, 2, 1, 0));
     refuses(f, graph_attend(&f->g, f->taken, f->state, 2, 1, 0));
+    /* A sink for each head. */
+    fixture_init(f);
+    id = graph_state(&f->g, 7, 2, WIDTH, 5);
+    graph_id all = graph_concat(&f->g, f->x, graph_concat(&f->g, f->wide, f->wide, 1), 1);
+    id = graph_attend_sinks(&f->g, all, id, f->weight[GATE_BIAS], 4, 1, 0);
+    check_value(f, id, GRAPH_ATTEND, GRAPH_TOKENS, 20);
+    assert_int_equal(f->values[id].in[2], f->weight[GATE_BIAS]);
+    refuses(f, graph_attend_sinks(&f->g, f->x, f->state, f->weight[GATE_BIAS], 2, 1, 0));
+    refuses(f, graph_attend_sinks(&f->g, f->x, f->state, f->weight[GATE_W], 2, 1, 0));
+    refuses(f, graph_attend_sinks(&f->g, f->x, f->state, f->x, 2, 1, 0));
 }
 
 static void rules_kv_store(fixture *f)
@@ -540,6 +550,52 @@ static graph_id experts_of(fixture *f, uint32_t gate, uint32_t up, uint32_t down
     return graph_experts(&f->g, outputs ? f->taken : f->x, route, stacks, GRAPH_SILU);
 }
 
+/* Biases of the experts above, stacks of 7, 7 and 24 numbers; wrong: which of them is refused. */
+static graph_id biased_experts(fixture *f, graph_act act, float limit, int wrong)
+{
+    static tensor many[6 * WIDTH];
+    graph_id id = experts_of(f, WIDTH, WIDTH, WIDTH, false);
+    const graph_value v = f->values[id];
+    f->g.n_values = id;
+    memcpy(many, f->g.tensors, 3 * WIDTH * sizeof *many);
+    for (uint32_t i = 3 * WIDTH; i < COUNT_OF(many); i++) {
+        uint64_t n_cols = i >= 5 * WIDTH ? WIDTH : 7;
+        many[i] = (tensor){.name = "bias", .n_rows = 1, .n_cols = n_cols};
+    }
+    if (wrong == 0) many[4 * WIDTH].n_cols = 8;
+    for (uint32_t i = 5 * WIDTH; i < COUNT_OF(many) && wrong == 1; i++) many[i].n_rows = 2;
+    f->g.tensors = many;
+    f->g.n_tensors = COUNT_OF(many);
+    graph_id stacks[6] = {v.in[2], v.in[3], v.in[4]};
+    for (uint32_t i = 3; i < 6; i++) {
+        uint32_t from = wrong == 2 && i == 5 ? 3 : i;
+        if (wrong == 4 && i == 4) continue;
+        stacks[i] = graph_stack(&f->g, from * WIDTH, wrong == 3 && i == 4 ? WIDTH - 1 : WIDTH);
+    }
+    if (wrong == 4) stacks[4] = f->weight[GATE_BIAS];
+    return graph_experts_biased(&f->g, v.in[0], v.in[1], stacks, act, limit);
+}
+
+static void rules_biased_experts(fixture *f)
+{
+    graph_id id = biased_experts(f, GRAPH_GPT_OSS, 7.0F, -1);
+    check_value(f, id, GRAPH_EXPERTS, GRAPH_TOKENS, WIDTH);
+    assert_true(f->values[id].f[0] == 7.0F && f->values[id].i[0] == GRAPH_GPT_OSS);
+    for (uint32_t i = 5; i < 8; i++) assert_int_equal(f->values[id].in[i], id - 8 + i);
+    check_refused(f, biased_experts(f, GRAPH_SILU, 0.0F, 1), id, __LINE__);
+    check_refused(f, biased_experts(f, GRAPH_SILU, 0.0F, 2), id, __LINE__);
+    check_refused(f, biased_experts(f, GRAPH_SILU, 0.0F, 3), id, __LINE__);
+    check_refused(f, biased_experts(f, GRAPH_SILU, 0.0F, 4), id - 1, __LINE__);
+    check_refused(f, biased_experts(f, GRAPH_SILU, -1.0F, -1), id, __LINE__);
+    check_refused(f, biased_experts(f, GRAPH_SIGMOID, 0.0F, -1), id, __LINE__);
+    /* Stacks are of one shape. */
+    assert_int_equal(biased_experts(f, GRAPH_SILU, 0.0F, 0), 0);
+    /* Of the other operation with activations it is none. */
+    now_name = graph_op_name(GRAPH_GLU);
+    refuses(f, graph_glu(&f->g, f->x, f->x, GRAPH_GPT_OSS));
+    now_name = graph_op_name(GRAPH_EXPERTS);
+}
+
 static void rules_experts(fixture *f)
 {
     graph_id id = experts_of(f, WIDTH, WIDTH, WIDTH, false);
@@ -562,6 +618,7 @@ static void rules_experts(fixture *f)
                            GRAPH_SILU);
         check_refused(f, id, index, __LINE__);
     }
+    rules_biased_experts(f);
 }
 
 /* One a row of the map. */
@@ -591,10 +648,10 @@ static void (*const RULES[GRAPH_N_OPS])(fixture *f) = {
     [GRAPH_GATED_DELTA] = rules_gated_delta,
     [GRAPH_KV_STORE] = rules_kv_store,
     [GRAPH_STATE] = rules_state,
-    [GRAPH_MUL] = rules_mul,
     [GRAPH_LAYER_NORM] = rules_layer_norm,
     [GRAPH_ACT] = rules_act,
     [GRAPH_POSITION_SCALE] = rules_position_scale,
+    [GRAPH_MUL] = rules_mul,
 };
 
 static void test_every_operation_has_its_rules(void **state)

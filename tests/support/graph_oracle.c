@@ -8,6 +8,7 @@
 #include "base/fp.h"
 #include "kv/codecs/codec.h"
 #include "support/oracle_norm.h"
+#include "support/oracle_route.h"
 #include "support/oracle_rows.h"
 #include "support/test.h"
 #include "tensor/encoding.h"
@@ -49,6 +50,11 @@ static float *decoded_row(const tensor *t, uint64_t row)
 typedef struct interval {
     double x, e;
 } interval;
+
+/* Many of them. */
+typedef struct interval_row {
+    const double *x, *e;
+} interval_row;
 
 static interval rounded(double x, double e, double (*round)(double))
 {
@@ -112,9 +118,16 @@ static void round_input(const graph_oracle *o, const tensor *t, double *x, doubl
         add_block_errors(x + i * cols, e + i * cols, cols);
 }
 
+/* Where each product is added after the other, each addition is rounded. */
+static double linear_units(const tensor *t, bool turned)
+{
+    bool one_by_one = turned || kernel_weights_of(t) == KERNEL_TURNED;
+    return LINEAR_UNITS + (one_by_one ? (double)(turned ? t->n_rows : t->n_cols) : 0.0);
+}
+
 /* sum + w x, its bound in *ye. */
 static double dot(const float *w, const double *x, const double *e, uint32_t n, double sum,
-                  double *ye)
+                  double units, double *ye)
 {
     double terms = fabs(sum);
     double off = 0.0;
@@ -123,7 +136,7 @@ static double dot(const float *w, const double *x, const double *e, uint32_t n, 
         terms += fabs((double)w[k]) * (fabs(x[k]) + e[k]);
         off += fabs((double)w[k]) * e[k];
     }
-    *ye = off + LINEAR_UNITS * U * terms;
+    *ye = off + units * U * terms;
     return sum;
 }
 
@@ -147,7 +160,7 @@ static void run_linear(graph_oracle *o, const graph_value *v, double *y, double 
         for (size_t i = 0; i < o->n; i++) {
             y[i * v->cols + row] =
                 dot(w, x + i * n_in, e + i * n_in, n_in, bias != NULL ? (double)bias[row] : 0.0,
-                    &ye[i * v->cols + row]);
+                    linear_units(t, false), &ye[i * v->cols + row]);
         }
         free(w);
     }
@@ -156,10 +169,12 @@ static void run_linear(graph_oracle *o, const graph_value *v, double *y, double 
     free(e);
 }
 
-/* One input times one matrix, or its transpose: y, ye [out]. */
-static void multiply(const graph_oracle *o, const tensor *t, bool transposed, const double *from,
-                     const double *from_e, double *y, double *ye)
+/* One input times one matrix, or its transpose, and a bias or NULL: y, ye [out]. */
+static void multiply(const graph_oracle *o, const tensor *t, bool transposed,
+                     const interval_row *in, const float *bias, double *y, double *ye)
 {
+    const double *from = in->x;
+    const double *from_e = in->e;
     uint32_t n_in = (uint32_t)(transposed ? t->n_rows : t->n_cols);
     uint32_t n_out = (uint32_t)(transposed ? t->n_cols : t->n_rows);
     double *x = copy_of(from, n_in);
@@ -175,9 +190,8 @@ static void multiply(const graph_oracle *o, const tensor *t, bool transposed, co
     for (uint32_t row = 0; row < n_out; row++) {
         for (uint32_t k = 0; k < n_in; k++)
             w[k] = transposed ? all[(size_t)k * n_out + row] : all[(size_t)row * n_in + k];
-        y[row] = dot(w, x, e, n_in, 0.0, &ye[row]);
-        /* Each addition is rounded, one after the other. */
-        if (transposed) ye[row] *= 1.0 + (double)n_in / LINEAR_UNITS;
+        y[row] = dot(w, x, e, n_in, bias != NULL ? (double)bias[row] : 0.0,
+                     linear_units(t, transposed), &ye[row]);
     }
     free(w);
     free(all);
@@ -192,8 +206,8 @@ static void run_linear_heads(graph_oracle *o, const graph_value *v, double *y, d
     size_t n_out = v->cols / stack->i[1];
     for (size_t i = 0; i < (size_t)o->n * stack->i[1]; i++) {
         const tensor *t = &o->g->tensors[stack->i[0] + i % stack->i[1]];
-        multiply(o, t, v->i[0] == 1, o->x[v->in[0]] + i * n_in, o->e[v->in[0]] + i * n_in,
-                 y + i * n_out, ye + i * n_out);
+        interval_row in = {o->x[v->in[0]] + i * n_in, o->e[v->in[0]] + i * n_in};
+        multiply(o, t, v->i[0] == 1, &in, NULL, y + i * n_out, ye + i * n_out);
     }
 }
 
@@ -292,6 +306,7 @@ static double activate(uint32_t act, double x)
     if (act == GRAPH_SIGMOID) return 1.0 / (1.0 + exp(-x));
     if (act == GRAPH_RELU2) return x > 0.0 ? x * x : 0.0;
     if (act == GRAPH_GELU_ERF) return 0.5 * x * erfc(-x / sqrt(2.0));
+    if (act == GRAPH_GPT_OSS) return x / (1.0 + exp(-(double)1.702F * x));
     double u = sqrt(2.0 / 3.14159265358979323846) * (x + 0.044715 * x * x * x);
     return x / (1.0 + exp(-2.0 * u));
 }
@@ -358,121 +373,11 @@ static void run_elementwise(graph_oracle *o, const graph_value *v, double *y, do
 
 /* ---- experts ---- */
 
-/* Which experts a token goes to is not known where bounds overlap: then its bounds are this. */
-static const double UNKNOWN = 1e30;
-
-typedef struct candidate {
-    double x, e;
-    uint32_t at;
-} candidate;
-
-static int by_size(const void *a, const void *b)
+/* Within low and high, which are as near as x is to what it stands for, or nearer. */
+static interval bounded(interval a, float low, float high)
 {
-    const candidate *p = a;
-    const candidate *q = b;
-    if (p->x != q->x) return p->x > q->x ? -1 : 1;
-    return p->at < q->at ? -1 : 1;
-}
-
-/* Sorts, and says whether the first n are beyond doubt. */
-static bool first_of(candidate *c, uint32_t count, uint32_t n)
-{
-    qsort(c, count, sizeof *c, by_size);
-    for (uint32_t i = 0; i < n; i++) {
-        for (uint32_t k = n; k < count; k++) {
-            if (c[i].x - c[i].e <= c[k].x + c[k].e) return false;
-        }
-    }
-    return true;
-}
-
-static void expert_scores(const graph_oracle *o, const graph_value *v, size_t token, candidate *p)
-{
-    uint32_t n = o->g->values[v->in[0]].cols;
-    const double *s = o->x[v->in[0]] + token * n;
-    const double *e = o->e[v->in[0]] + token * n;
-    double sum = 0.0;
-    double off = 0.0;
-    double max = s[0];
-    for (uint32_t i = 0; i < n; i++) {
-        max = fmax(max, s[i]);
-        off = fmax(off, e[i]);
-    }
-    for (uint32_t i = 0; i < n; i++) sum += exp(s[i] - max);
-    for (uint32_t i = 0; i < n; i++) {
-        bool sigmoid = (v->i[3] & GRAPH_ROUTE_SIGMOID) != 0;
-        double x = sigmoid ? 1.0 / (1.0 + exp(-s[i])) : exp(s[i] - max) / sum;
-        double relative = sigmoid ? exp(e[i]) - 1.0 : exp(2.0 * off) - 1.0;
-        p[i] = (candidate){x, x * relative + 2 * U * x, i};
-    }
-}
-
-/* Scores of the groups that stay; the others' experts leave. Returns how many experts are left. */
-static uint32_t leave_groups(const graph_value *v, candidate *c, uint32_t n, bool *sure)
-{
-    uint32_t size = n / v->i[1];
-    candidate *groups = zeros(v->i[1], sizeof *groups);
-    candidate *all = zeros(n, sizeof *all);
-    for (uint32_t i = 0; i < n; i++) all[i] = c[i];
-    for (uint32_t g = 0; g < v->i[1]; g++) {
-        candidate *of = zeros(size, sizeof *of);
-        double off = 0.0;
-        for (uint32_t i = 0; i < size; i++) {
-            of[i] = all[g * size + i];
-            off = fmax(off, of[i].e);
-        }
-        qsort(of, size, sizeof *of, by_size);
-        groups[g] = (candidate){of[0].x + of[1].x, 2.0 * off, g};
-        free(of);
-    }
-    *sure = first_of(groups, v->i[1], v->i[2]);
-    uint32_t left = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        for (uint32_t k = 0; k < v->i[2]; k++) {
-            if (groups[k].at == i / size) c[left++] = all[i];
-        }
-    }
-    free(groups);
-    free(all);
-    return left;
-}
-
-static void run_route(graph_oracle *o, const graph_value *v, double *y, double *ye)
-{
-    uint32_t n = o->g->values[v->in[0]].cols;
-    uint32_t top_k = v->i[0];
-    float *bias = v->in[1] != 0 ? decoded_row(weight(o, v->in[1]), 0) : NULL;
-    float *factor = v->in[2] != 0 ? decoded_row(weight(o, v->in[2]), 0) : NULL;
-    candidate *p = zeros(n, sizeof *p);
-    candidate *c = zeros(n, sizeof *c);
-    for (size_t i = 0; i < o->n; i++) {
-        expert_scores(o, v, i, p);
-        for (uint32_t k = 0; k < n; k++) {
-            c[k] = p[k];
-            if (bias != NULL) c[k].x += (double)bias[k];
-        }
-        bool sure = true;
-        uint32_t left = v->i[1] > 1 ? leave_groups(v, c, n, &sure) : n;
-        sure = first_of(c, left, top_k) && sure;
-        double sum = 0.0;
-        double relative = 0.0;
-        for (uint32_t k = 0; k < top_k; k++) {
-            sum += p[c[k].at].x;
-            relative = fmax(relative, p[c[k].at].e / p[c[k].at].x);
-        }
-        if ((v->i[3] & GRAPH_ROUTE_NORMALIZE) == 0) sum = 1.0;
-        for (uint32_t k = 0; k < top_k; k++) {
-            double w = p[c[k].at].x / sum * (double)v->f[0];
-            if (factor != NULL) w *= (double)factor[c[k].at];
-            y[i * v->cols + k] = c[k].at;
-            y[i * v->cols + top_k + k] = w;
-            ye[i * v->cols + top_k + k] = sure ? fabs(w) * (2.0 * relative + 4 * U) : UNKNOWN;
-        }
-    }
-    free(bias);
-    free(factor);
-    free(p);
-    free(c);
+    if (high <= 0.0F) return a;
+    return (interval){fmax(fmin(a.x, (double)high), (double)low), a.e};
 }
 
 /* One expert of one token, added to y with weight w +- we. */
@@ -481,7 +386,12 @@ static void add_expert(const graph_oracle *o, const graph_value *v, uint32_t exp
 {
     const graph *g = o->g;
     const tensor *t[3];
-    for (uint32_t i = 0; i < 3; i++) t[i] = &g->tensors[g->values[v->in[2 + i]].i[0] + expert];
+    float *bias[3] = {NULL};
+    for (uint32_t i = 0; i < 3; i++) {
+        t[i] = &g->tensors[g->values[v->in[2 + i]].i[0] + expert];
+        graph_id stack = v->in[5 + i];
+        if (stack != 0) bias[i] = decoded_row(&g->tensors[g->values[stack].i[0] + expert], 0);
+    }
     size_t width = (size_t)t[0]->n_rows;
     double *gate = zeros(4 * width, sizeof *gate);
     double *gate_e = gate + width;
@@ -489,16 +399,20 @@ static void add_expert(const graph_oracle *o, const graph_value *v, uint32_t exp
     double *up_e = up + width;
     double *out = zeros(2 * (size_t)v->cols, sizeof *out);
     double *out_e = out + v->cols;
-    const double *x = o->x[v->in[0]] + token * v->cols;
-    const double *e = o->e[v->in[0]] + token * v->cols;
-    multiply(o, t[0], false, x, e, gate, gate_e);
-    multiply(o, t[1], false, x, e, up, up_e);
+    interval_row x = {o->x[v->in[0]] + token * v->cols, o->e[v->in[0]] + token * v->cols};
+    interval_row inner = {gate, gate_e};
+    multiply(o, t[0], false, &x, bias[0], gate, gate_e);
+    multiply(o, t[1], false, &x, bias[1], up, up_e);
     for (size_t i = 0; i < width; i++) {
-        interval h = glu_of(v->i[0], (interval){gate[i], gate_e[i]}, (interval){up[i], up_e[i]});
+        interval a = bounded((interval){gate[i], gate_e[i]}, -INFINITY, v->f[0]);
+        interval b = bounded((interval){up[i], up_e[i]}, -v->f[0], v->f[0]);
+        if (v->i[0] == GRAPH_GPT_OSS) b = (interval){b.x + 1.0, b.e + 2 * U * (fabs(b.x) + 1.0)};
+        interval h = glu_of(v->i[0], a, b);
         gate[i] = h.x;
         gate_e[i] = h.e;
     }
-    multiply(o, t[2], false, gate, gate_e, out, out_e);
+    multiply(o, t[2], false, &inner, bias[2], out, out_e);
+    for (uint32_t i = 0; i < 3; i++) free(bias[i]);
     for (uint32_t i = 0; i < v->cols; i++) {
         y[i] += w.x * out[i];
         ye[i] += (fabs(w.x) + w.e) * out_e[i] + w.e * fabs(out[i]);
@@ -519,8 +433,8 @@ static void run_experts(graph_oracle *o, const graph_value *v, double *y, double
             interval w = {r[top_k + k], re[top_k + k]};
             add_expert(o, v, (uint32_t)r[k], i, w, y + i * v->cols, ye + i * v->cols);
         }
-        for (uint32_t c = 0; c < v->cols && re[top_k] >= UNKNOWN; c++)
-            ye[i * v->cols + c] = UNKNOWN;
+        for (uint32_t c = 0; c < v->cols && re[top_k] >= ORACLE_UNKNOWN; c++)
+            ye[i * v->cols + c] = ORACLE_UNKNOWN;
     }
 }
 
@@ -572,6 +486,15 @@ static score score_of(const graph_oracle *o, const graph_value *v, const stored 
     return r;
 }
 
+static double sink_of(const graph_oracle *o, const graph_value *v, uint32_t head)
+{
+    if (v->in[2] == 0) return (double)-INFINITY;
+    float *sinks = decoded_row(weight(o, v->in[2]), 0);
+    double sink = (double)sinks[head];
+    free(sinks);
+    return sink;
+}
+
 static void attend_one(const graph_oracle *o, const graph_value *v, const stored *st,
                        const kv_geometry *g, uint32_t token, uint32_t head, score *scores)
 {
@@ -581,7 +504,8 @@ static void attend_one(const graph_oracle *o, const graph_value *v, const stored
     while (g->layout == KV_LAYOUT_CHUNKED && low / g->window < token / g->window) low++;
     uint32_t end = 1 + (o->highest == NULL ? token : o->highest[token]);
     if (g->layout == KV_LAYOUT_CROSS) end = st->n;
-    double max = (double)-INFINITY;
+    double sink = sink_of(o, v, head);
+    double max = sink;
     double off = 0.0;
     for (uint32_t j = low; j < end; j++) {
         size_t k_at = ((size_t)j * st->heads + kv_head) * st->k_dim;
@@ -589,7 +513,7 @@ static void attend_one(const graph_oracle *o, const graph_value *v, const stored
         max = fmax(max, scores[j].s);
         off = fmax(off, scores[j].off);
     }
-    double sum = 0.0;
+    double sum = exp(sink - max);
     for (uint32_t j = low; j < end; j++) sum += exp(scores[j].s - max);
     double grown = exp(2.0 * off);
     double units = (SOFTMAX_UNITS + 8.0 * (end / 256 + 1)) * U;
@@ -948,7 +872,7 @@ static void run_value(graph_oracle *o, graph_id id)
         run_linear_heads(o, v, o->x[id], o->e[id]);
         break;
     case GRAPH_ROUTE:
-        run_route(o, v, o->x[id], o->e[id]);
+        oracle_route(o, v, o->x[id], o->e[id]);
         break;
     case GRAPH_EXPERTS:
         run_experts(o, v, o->x[id], o->e[id]);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fp.h"
 #include "base/io.h"
 #include "base/str.h"
 #include "support/compare.h"
@@ -704,6 +705,87 @@ static void test_transposed_refusals(void **state)
     assert_memory_equal(&t, &m.t, sizeof t);
 }
 
+/* Every other row of planes of any kind, and every third of what has one plane. */
+static void test_every(void **state)
+{
+    (void)state;
+    static float values[7 * 4];
+    static unsigned char codes[6][32];
+    static unsigned char scales[6][2];
+    float out[3 * 64];
+    float expected[6 * 64];
+    weft_error err = {0};
+    tensor part;
+    for (uint32_t i = 0; i < 28; i++) values[i] = (float)i;
+    tensor t = matrix_tensor("w", NULL, values, 7, 4);
+    assert_ok(tensor_every(&t, 1, 3, 2, &part, &err), &err);
+    assert_true(part.n_rows == 2 && part.dims[0] == 2 && part.n_cols == 4);
+    assert_int_equal(part.plane_bytes[0], 2 * 4 * sizeof(float));
+    tensor_decode(&part, out);
+    assert_floats_identical(out, values + 4, 4, 4);
+    assert_floats_identical(out + 4, values + 16, 4, 4);
+    for (uint32_t i = 0; i < sizeof codes; i++) codes[i / 32][i % 32] = (unsigned char)(i * 37);
+    for (uint32_t i = 0; i < 12; i++) scales[i / 2][i % 2] = (unsigned char)(120 + i);
+    t = raw_case("w", "U8", (const uint64_t[]){6, 32, 0});
+    tensor s = raw_case("s", "U8", (const uint64_t[]){6, 2, 0});
+    t.planes[0] = codes[0];
+    s.planes[0] = scales[0];
+    assert_ok(tensor_bind_planes(&t, &s, &ENCODING_MXFP4_PLANES, 0.0F, &err), &err);
+    tensor_decode(&t, expected);
+    for (uint64_t first = 0; first < 2; first++) {
+        assert_ok(tensor_every(&t, first, 2, 3, &part, &err), &err);
+        assert_int_equal(part.plane_bytes[1], 6);
+        tensor_decode(&part, out);
+        for (uint32_t r = 0; r < 3; r++)
+            assert_floats_identical(out + 64 * r, expected + 64 * (2 * r + first), 64, 64);
+    }
+    /* Planes that are not by rows have no such rows; one after the other they do. */
+    transposed m;
+    make_transposed(&m, &ENCODING_GPTQ, 4);
+    assert_ok(tensor_bind_transposed(&m.t, &m.s, &m.z, &ENCODING_GPTQ, 4, &err), &err);
+    assert_ok(tensor_every(&m.t, 3, 1, 5, &part, &err), &err);
+    assert_status(WEFT_UNSUPPORTED, tensor_every(&m.t, 0, 2, 5, &part, &err), &err);
+    assert_message(&err, "'w' is gptq4g32, of which every 2 rows cannot be taken");
+}
+
+/* Numbers by steps, in every plain type, at an odd address. */
+static void test_pick(void **state)
+{
+    (void)state;
+    static const encoding *const TYPES[] = {&ENCODING_F32, &ENCODING_F16, &ENCODING_BF16};
+    for (size_t k = 0; k < 3; k++) {
+        unsigned char bytes[4 * 60 + 1];
+        weft_error err = {0};
+        size_t size = TYPES[k]->block_bytes;
+        for (uint32_t i = 0; i < 60; i++) {
+            float value = (float)i;
+            uint16_t half = k == 1 ? fp_to_f16(value) : fp_to_bf16(value);
+            memcpy(bytes + 1 + i * size, k == 0 ? (const void *)&value : (const void *)&half, size);
+        }
+        tensor t = {.name = "w", .n_dims = 2, .dims = {5, 12}, .encoding = TYPES[k]};
+        t.planes[0] = bytes + 1;
+        assert_ok(tensor_measure(&t, &t.plane_bytes[0], &err), &err);
+        assert_true(tensor_is_plain(&t));
+        /* The odd columns, each a row. */
+        tensor part = tensor_pick(&t, (tensor_grid){1, 6, 2, 5, 12});
+        assert_true(part.n_rows == 6 && part.n_cols == 5 && part.dims[0] == 6 && part.dims[1] == 5);
+        assert_int_equal(part.plane_bytes[0], 30 * size);
+        float out[30];
+        tensor_decode(&part, out);
+        for (uint32_t i = 0; i < 30; i++)
+            assert_true(out[i] == (float)(1 + i / 5 * 2 + i % 5 * 12));
+        /* Side by side is what it was. */
+        part = tensor_pick(&t, (tensor_grid){14, 2, 12, 7, 1});
+        assert_true(part.col_bytes == 0 && part.row_bytes[0] == 12 * size);
+        tensor_decode(&part, out);
+        for (uint32_t i = 0; i < 14; i++) assert_true(out[i] == (float)(14 + i / 7 * 12 + i % 7));
+    }
+    tensor none = {.name = "w"};
+    assert_false(tensor_is_plain(&none));
+    none.encoding = &ENCODING_Q8_0;
+    assert_false(tensor_is_plain(&none));
+}
+
 static void test_label(void **state)
 {
     (void)state;
@@ -732,6 +814,8 @@ int main(void)
         cmocka_unit_test(test_planes_refusals),
         cmocka_unit_test(test_transposed),
         cmocka_unit_test(test_transposed_refusals),
+        cmocka_unit_test(test_every),
+        cmocka_unit_test(test_pick),
         cmocka_unit_test(test_label),
     };
     return TEST_RUN("tensor/encoding", tests);

@@ -332,21 +332,33 @@ static void merge(const tile *t, partial total, partial part, bool first)
     }
 }
 
+/* A sink is merged like a split, the last one, that has no value. */
+static void merge_sink(float *o, uint32_t dim, float sink)
+{
+    float max = isnan(o[dim]) || o[dim] > sink ? o[dim] : sink;
+    float scale = expf(o[dim] - max);
+    for (uint32_t d = 0; d < dim; d++) o[d] *= scale;
+    o[dim + 1] = o[dim + 1] * scale + expf(sink - max);
+}
+
 /* What sees nothing is 0. */
 static void store(const cpu_run *r, const attend_shape *s, graph_id id, const tile *t,
                   partial total)
 {
     uint32_t dim = t->view->geometry->v_dim;
     const kv_codec *codec = kv_codec_by_id(t->view->geometry->v_codec);
+    const float *sinks = r->p->decoded[s->v->in[2]];
     float *y = cpu_data(r, id);
     for (uint32_t q_i = 0; q_i < t->n_q; q_i++) {
-        const float *o = part_o(total, q_i);
+        float *o = part_o(total, q_i);
         size_t token = t->first_token + q_i / t->n_heads;
-        float *to = y + (token * s->v->i[0] + t->first_head + q_i % t->n_heads) * dim;
+        uint32_t head = t->first_head + q_i % t->n_heads;
+        float *to = y + (token * s->v->i[0] + head) * dim;
         if (t->any.first == t->any.end) {
             memset(to, 0, dim * sizeof *to);
             continue;
         }
+        if (sinks != NULL) merge_sink(o, dim, sinks[head]);
         for (uint32_t d = 0; d < dim; d++) to[d] = o[d] / o[dim + 1];
         kv_codec_finish(codec, to, dim);
     }

@@ -23,6 +23,7 @@ void cpu_fill_avx2(cpu_kernels *k)
     k->linear_codes = linear_codes;
     k->linear_codes_q = linear_codes_q;
     k->linear_any = linear_any;
+    k->linear_turned = linear_turned;
     k->prepare_bf16 = prepare_bf16;
     k->prepare_i16 = prepare_i16;
     k->code_blocks = GROUP;
@@ -33,6 +34,7 @@ void cpu_fill_avx2(cpu_kernels *k)
     k->glu_silu = glu_silu;
     k->glu_gelu_tanh = glu_gelu_tanh;
     k->glu_sigmoid = glu_sigmoid;
+    k->glu_gpt_oss = glu_gpt_oss;
     k->conv_silu = conv_silu;
     k->conv_plain = conv_plain;
     k->delta = delta;

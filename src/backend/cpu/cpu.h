@@ -119,8 +119,8 @@ struct backend_plan {
     graph_slot *slots; /* [n_values] */
     float *values;     /* [n_floats] */
     /* [n_values], norm weights by their norm (of layer_norm with the bias behind them), others by
-     * their weight, of conv [taps, cols], of gated_delta what keys, then queries, are multiplied
-     * by; else NULL */
+     * their weight, biases of experts [E, n] by their stack, of conv [taps, cols], of gated_delta
+     * what keys, then queries, are multiplied by; else NULL */
     const float **decoded;
     phase *phases; /* [n_phases] */
     token_op *token_ops;

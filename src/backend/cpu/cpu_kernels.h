@@ -167,8 +167,7 @@ typedef struct kernel_linear {
     const float *add;  /* [n_tokens, stride] or NULL; may be y */
     float *y;          /* [n_tokens, stride] */
     size_t stride;
-    float
-        *scratch; /* this thread's, kernel_scratch_floats; linear_any: KERNEL_SCRATCH_ROWS times */
+    float *scratch; /* this thread's, kernel_linear_floats */
 } kernel_linear;
 
 /* Rows that linear_any decodes at a time. */
@@ -180,9 +179,24 @@ static inline size_t kernel_scratch_floats(uint64_t cols)
     return (size_t)(cols + 63) / 64 * 64;
 }
 
-/* How a linear layer computes with weights of an encoding: as plain numbers, as integer codes, or
- * by decoding whole rows. */
-typedef enum kernel_weights { KERNEL_PLAIN, KERNEL_CODES, KERNEL_ANY } kernel_weights;
+/* How a linear layer computes with weights of an encoding: as plain numbers, as plain numbers that
+ * lie by columns, as integer codes, or by decoding whole rows. */
+typedef enum kernel_weights {
+    KERNEL_PLAIN,
+    KERNEL_TURNED,
+    KERNEL_CODES,
+    KERNEL_ANY
+} kernel_weights;
+
+/* Outputs, or what lies between two of them, and tokens that linear_turned works on at a time. */
+enum { KERNEL_TURNED_WIDTH = 128, KERNEL_TURNED_TOKENS = 8 };
+
+static inline kernel_weights kernel_weights_of_plain(const tensor *w)
+{
+    if (w->col_bytes == 0) return KERNEL_PLAIN;
+    bool near = w->row_bytes[0] <= (uint64_t)w->encoding->block_bytes * KERNEL_TURNED_WIDTH;
+    return near ? KERNEL_TURNED : KERNEL_ANY;
+}
 
 static inline kernel_weights kernel_weights_of(const tensor *w)
 {
@@ -190,7 +204,7 @@ static inline kernel_weights kernel_weights_of(const tensor *w)
     case ENCODING_ID_F32:
     case ENCODING_ID_F16:
     case ENCODING_ID_BF16:
-        return KERNEL_PLAIN;
+        return kernel_weights_of_plain(w);
     case ENCODING_ID_AFFINE:
     case ENCODING_ID_Q4_0:
     case ENCODING_ID_Q4_1:
@@ -206,6 +220,16 @@ static inline kernel_weights kernel_weights_of(const tensor *w)
 }
 
 typedef void kernel_linear_fn(const kernel_linear *a);
+
+/* Floats of scratch that a linear layer needs. */
+static inline size_t kernel_linear_floats(const tensor *w)
+{
+    size_t row = kernel_scratch_floats(w->n_cols);
+    kernel_weights kind = kernel_weights_of(w);
+    if (kind == KERNEL_ANY) return row * KERNEL_SCRATCH_ROWS;
+    size_t turned = (size_t)KERNEL_TURNED_WIDTH * KERNEL_TURNED_TOKENS;
+    return kind == KERNEL_TURNED && turned > row ? turned : row;
+}
 
 /* Stores the sum of one token and one row. */
 static inline void kernel_put(const kernel_linear *a, uint32_t token, uint32_t row, float sum)
@@ -328,6 +352,36 @@ typedef struct kernel_decode {
 
 typedef void kernel_decode_fn(const kernel_decode *a);
 
+/* linear_turned by the loop that adds values of its type: x_k times column k, k ascending, for what
+ * lies between the first output and the last, so that the matrix is read as it lies. */
+static inline void kernel_linear_turned(const kernel_linear *a, kernel_values_fn *values)
+{
+    const tensor *w = a->w;
+    size_t size = w->encoding->block_bytes;
+    uint32_t cols = (uint32_t)w->n_cols;
+    uint32_t step = (uint32_t)(w->row_bytes[0] / size);
+    uint32_t most = (KERNEL_TURNED_WIDTH - 1) / step + 1;
+    for (uint32_t row = a->first; row < a->end; row += most) {
+        uint32_t n = a->end - row < most ? a->end - row : most;
+        kernel_values v = {.p_stride = cols, .n_keys = cols, .o = a->scratch};
+        v.v = w->planes[0] + row * w->row_bytes[0];
+        v.v_stride = (size_t)w->col_bytes / size;
+        v.dim = (n - 1) * step + 1;
+        v.o_stride = v.dim;
+        for (uint32_t t = 0; t < a->n_tokens; t += KERNEL_TURNED_TOKENS) {
+            uint32_t left = a->n_tokens - t;
+            v.n_q = left < KERNEL_TURNED_TOKENS ? left : KERNEL_TURNED_TOKENS;
+            v.p = a->x.f + (size_t)t * cols;
+            memset(a->scratch, 0, (size_t)v.n_q * v.dim * sizeof *a->scratch);
+            values(&v);
+            for (uint32_t i = 0; i < v.n_q; i++) {
+                for (uint32_t r = 0; r < n; r++)
+                    kernel_put(a, t + i, row + r, a->scratch[(size_t)i * v.dim + r * step]);
+            }
+        }
+    }
+}
+
 /* s[i] = exp(s[i] - max), exactly 0 where s[i] is -INFINITY; returns their sum. n <= KERNEL_SPLIT.
  * Trailing -INFINITY, and how many there are, change nothing. */
 typedef float kernel_exp_sum_fn(float *s, uint32_t n, float max);
@@ -374,6 +428,7 @@ typedef uint64_t kernel_read_fn(const void *block, size_t n_bytes, uint32_t loop
     X(linear_codes, kernel_linear_fn, 64)   /* w KERNEL_CODES, x.f */                              \
     X(linear_codes_q, kernel_linear_fn, 64) /* w KERNEL_CODES, x.codes */                          \
     X(linear_any, kernel_linear_fn, 64)     /* w KERNEL_ANY, x.f */                                \
+    X(linear_turned, kernel_linear_fn, 300) /* w KERNEL_TURNED, x.f */                             \
     X(prepare_bf16, kernel_prepare_bf16_fn, 0)                                                     \
     X(prepare_i16, kernel_prepare_i16_fn, 0)                                                       \
     X(rms_norm, kernel_rms_norm_fn, 64)                                                            \
@@ -384,6 +439,7 @@ typedef uint64_t kernel_read_fn(const void *block, size_t n_bytes, uint32_t loop
     X(glu_gelu_tanh, kernel_glu_fn, 32)                                                            \
     X(glu_gelu_erf, kernel_glu_fn, 32)                                                             \
     X(glu_sigmoid, kernel_glu_fn, 32)                                                              \
+    X(glu_gpt_oss, kernel_glu_fn, 32)                                                              \
     X(conv_silu, kernel_conv_fn, 64)                                                               \
     X(conv_plain, kernel_conv_fn, 64)                                                              \
     X(delta, kernel_delta_fn, 64)                                                                  \

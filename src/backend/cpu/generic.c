@@ -167,6 +167,14 @@ static double conv_column(const kernel_conv *a, uint32_t c)
     return sum;
 }
 
+static void glu_gpt_oss(const float *gate, const float *up, uint32_t n, float *y)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        double g = (double)gate[i];
+        y[i] = (float)(g / (1.0 + exp(-(double)1.702F * g)) * ((double)up[i] + 1.0));
+    }
+}
+
 static void conv_silu(const kernel_conv *a)
 {
     for (uint32_t c = 0; c < a->n; c++) {
@@ -355,6 +363,7 @@ void cpu_fill_generic(cpu_kernels *k)
     k->linear_codes = linear_float;
     k->linear_codes_q = linear_codes_q;
     k->linear_any = linear_float;
+    k->linear_turned = linear_float;
     k->prepare_bf16 = prepare_bf16;
     k->prepare_i16 = prepare_i16;
     k->code_blocks = 1;
@@ -366,6 +375,7 @@ void cpu_fill_generic(cpu_kernels *k)
     k->glu_gelu_tanh = glu_gelu_tanh;
     k->glu_gelu_erf = glu_gelu_erf;
     k->glu_sigmoid = glu_sigmoid;
+    k->glu_gpt_oss = glu_gpt_oss;
     k->conv_silu = conv_silu;
     k->conv_plain = conv_plain;
     k->delta = delta;

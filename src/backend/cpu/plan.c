@@ -34,6 +34,13 @@ static void *take(backend_plan *p, size_t count, size_t size)
     return block + (CACHE_LINE - (uintptr_t)block % CACHE_LINE) % CACHE_LINE;
 }
 
+/* What cannot be counted cannot be taken either. */
+static size_t times(size_t a, size_t b)
+{
+    size_t product;
+    return size_mul(a, b, &product) ? product : SIZE_MAX;
+}
+
 static bool is_constant(graph_op op)
 {
     return op == GRAPH_NONE || op == GRAPH_WEIGHT || op == GRAPH_STACK || op == GRAPH_INPUT ||
@@ -63,6 +70,7 @@ kernel_linear_fn *cpu_linear_fn(const backend *b, const tensor *t)
 {
     bool bf16 = b->act == WEFT_ACT_BF16;
     if (kernel_weights_of(t) == KERNEL_ANY) return b->kernels.linear_any;
+    if (kernel_weights_of(t) == KERNEL_TURNED) return b->kernels.linear_turned;
     if (is_codes(t)) return bf16 ? b->kernels.linear_codes_q : b->kernels.linear_codes;
     if (t->encoding->id == ENCODING_ID_F32) return b->kernels.linear_f32;
     if (t->encoding->id == ENCODING_ID_F16) return b->kernels.linear_f16;
@@ -326,6 +334,20 @@ static bool decode_input(backend_plan *p, const graph *g, const graph_value *v, 
     return p->decoded[v->in[i]] != NULL;
 }
 
+/* Biases of experts [E, n], if there are any, as f32; false when memory is refused. */
+static bool decode_biases(backend_plan *p, const graph *g, graph_id stack)
+{
+    if (stack == 0) return true;
+    const graph_value *v = &g->values[stack];
+    float *rows = take(p, times(v->i[1], v->cols), sizeof(float));
+    for (uint32_t i = 0; i < v->i[1] && rows != NULL; i++) {
+        const tensor *t = &g->tensors[v->i[0] + i];
+        t->encoding->decode_row(t, 0, rows + (size_t)i * v->cols);
+    }
+    p->decoded[stack] = rows;
+    return rows != NULL;
+}
+
 /* [taps, cols], so that neighbouring columns stand side by side. */
 static float *decode_taps(backend_plan *p, const graph *g, graph_id w)
 {
@@ -367,6 +389,11 @@ static bool decode_for(backend_plan *p, const graph *g, graph_id id)
         return decode_input(p, g, v, 2);
     case GRAPH_ROUTE:
         return decode_input(p, g, v, 1) && decode_input(p, g, v, 2);
+    case GRAPH_ATTEND:
+        return decode_input(p, g, v, 2);
+    case GRAPH_EXPERTS:
+        return decode_biases(p, g, v->in[5]) && decode_biases(p, g, v->in[6]) &&
+               decode_biases(p, g, v->in[7]);
     case GRAPH_CONV:
         p->decoded[id] = decode_taps(p, g, v->in[1]);
         return p->decoded[id] != NULL;
@@ -407,13 +434,6 @@ static void most(size_t *a, size_t b)
     if (b > *a) *a = b;
 }
 
-/* What cannot be counted cannot be taken either. */
-static size_t times(size_t a, size_t b)
-{
-    size_t product;
-    return size_mul(a, b, &product) ? product : SIZE_MAX;
-}
-
 /* An input of so many rows. */
 static void measure_input(sizes *s, size_t rows, size_t cols)
 {
@@ -424,8 +444,7 @@ static void measure_input(sizes *s, size_t rows, size_t cols)
 
 static void measure_weight(sizes *s, const tensor *w)
 {
-    size_t row = kernel_scratch_floats(w->n_cols);
-    most(&s->row, kernel_weights_of(w) == KERNEL_ANY ? row * KERNEL_SCRATCH_ROWS : row);
+    most(&s->row, kernel_linear_floats(w));
 }
 
 static void measure_stack(sizes *s, const graph *g, graph_id stack)

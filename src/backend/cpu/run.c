@@ -159,6 +159,7 @@ kernel_glu_fn *cpu_glu_fn(const cpu_kernels *k, uint32_t act)
 {
     if (act == GRAPH_SILU) return k->glu_silu;
     if (act == GRAPH_SIGMOID) return k->glu_sigmoid;
+    if (act == GRAPH_GPT_OSS) return k->glu_gpt_oss;
     return act == GRAPH_GELU_TANH ? k->glu_gelu_tanh : k->glu_gelu_erf;
 }
 

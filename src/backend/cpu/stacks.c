@@ -52,7 +52,7 @@ static void multiply_transposed(const cpu_run *r, const graph_value *v, uint32_t
         a.dim = n_out;
         a.o = y;
         a.o_stride = v->cols;
-        a.v_stride = n_out;
+        a.v_stride = (size_t)w->row_bytes[0] / w->encoding->block_bytes;
         values_fn(&r->b->kernels, w)(&a);
         return;
     }
@@ -179,13 +179,26 @@ static bool next_rows(const cpu_run *r, uint32_t phase_i, uint32_t n_rows, exper
     return true;
 }
 
-static void multiply(const cpu_run *r, const tensor *w, expert_rows rows, kernel_linear a)
+/* stack: of matrices, and of their biases or 0. */
+static void multiply(const cpu_run *r, const graph_id stack[2], expert_rows rows, kernel_linear a)
 {
+    const tensor *w = matrix(r, stack[0], rows.expert);
+    const float *biases = r->p->decoded[stack[1]];
+    if (biases != NULL) a.bias = biases + (size_t)rows.expert * w->n_rows;
     a.w = w;
     a.first = rows.first;
     a.end = rows.end;
     a.stride = (size_t)w->n_rows;
     cpu_linear_fn(r->b, w)(&a);
+}
+
+/* NaN stays. */
+static void bound(float *gate, float *up, uint32_t n, float limit)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        gate[i] = gate[i] > limit ? limit : gate[i];
+        up[i] = up[i] > limit ? limit : up[i] < -limit ? -limit : up[i];
+    }
 }
 
 void cpu_run_inner(const cpu_run *r, uint32_t phase_i, uint32_t thread_i)
@@ -203,11 +216,13 @@ void cpu_run_inner(const cpu_run *r, uint32_t phase_i, uint32_t thread_i)
             kernel_linear a = {
                 .n_tokens = n, .x = inputs_of(r, v->in[0], pair, n, &c->some), .scratch = c->row};
             a.y = p->inner + pair * width;
-            multiply(r, matrix(r, v->in[2], rows.expert), rows, a);
+            multiply(r, (const graph_id[]){v->in[2], v->in[5]}, rows, a);
             a.y = p->up + pair * width;
-            multiply(r, matrix(r, v->in[3], rows.expert), rows, a);
+            multiply(r, (const graph_id[]){v->in[3], v->in[6]}, rows, a);
             for (uint32_t i = 0; i < n; i++) {
                 size_t at = (pair + i) * width + rows.first;
+                if (v->f[0] > 0.0F)
+                    bound(p->inner + at, p->up + at, rows.end - rows.first, v->f[0]);
                 glu(p->inner + at, p->up + at, rows.end - rows.first, p->inner + at);
             }
         }
@@ -241,6 +256,6 @@ void cpu_run_outer(const cpu_run *r, uint32_t phase_i, uint32_t thread_i)
                            .x = cpu_input_at(r->b, &inner, pair, width),
                            .y = p->outer + pair * (size_t)v->cols,
                            .scratch = r->p->scratch[thread_i].row};
-        multiply(r, matrix(r, v->in[4], rows.expert), rows, a);
+        multiply(r, (const graph_id[]){v->in[4], v->in[7]}, rows, a);
     }
 }

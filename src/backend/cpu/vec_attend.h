@@ -408,4 +408,12 @@ ATTEND(f16, FORM_F16)
 ATTEND(bf16, FORM_BF16)
 #undef ATTEND
 
+static void linear_turned(const kernel_linear *a)
+{
+    encoding_id id = a->w->encoding->id;
+    kernel_linear_turned(a, id == ENCODING_ID_F32   ? values_f32
+                            : id == ENCODING_ID_F16 ? values_f16
+                                                    : values_bf16);
+}
+
 #endif

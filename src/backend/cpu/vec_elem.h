@@ -212,6 +212,31 @@ static void glu_sigmoid(const float *gate, const float *up, uint32_t n, float *y
     vf_store_part(y + i, last, n - i);
 }
 
+/* x = 1.702 g and what rounding took from it; g / (1 + e^-x), of negative x as g e^x / (1 + e^x),
+ * so that nothing overflows. Beyond 100 the result is g or 0. */
+INLINE vf vf_gpt_oss(vf g, vf up)
+{
+    const vf alpha = vf_set1(1.702F);
+    const vi minus = vi_of(vf_set1(-0.0F));
+    vf x = vf_max(vf_set1(-100.0F), vf_min(vf_set1(100.0F), g));
+    vf high = vf_mul(alpha, x);
+    vf low = vf_fma(alpha, x, vf_sub(vf_zero(), high));
+    vi turn = vi_xor(vi_and(vi_of(high), minus), minus);
+    vf e = vf_exp(vf_of(vi_or(vi_of(high), minus)), vf_of(vi_xor(vi_of(low), turn)));
+    vi top = vi_if_greater(vi_of(high), vi_set1(-1), vi_of(g), vi_of(vf_mul(g, e)));
+    vf gate = vf_div(vf_of(top), vf_add(vf_set1(1.0F), e));
+    return vf_mul(gate, vf_add(up, vf_set1(1.0F)));
+}
+
+static void glu_gpt_oss(const float *gate, const float *up, uint32_t n, float *y)
+{
+    uint32_t i = 0;
+    for (; n - i >= VL; i += VL) vf_store(y + i, vf_gpt_oss(vf_load(gate + i), vf_load(up + i)));
+    if (i == n) return;
+    vf last = vf_gpt_oss(vf_load_part(gate + i, n - i), vf_load_part(up + i, n - i));
+    vf_store_part(y + i, last, n - i);
+}
+
 /* e^(x - top), 0 where x is -INFINITY. What rounding takes from a difference far below 0 would show
  * in the result, so it is kept. */
 INLINE vf vf_exp_below(vf x, vf top)

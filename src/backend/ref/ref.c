@@ -352,6 +352,7 @@ static double activate(graph_act act, double x)
 {
     if (act == GRAPH_SILU) return x / (1.0 + exp(-x));
     if (act == GRAPH_SIGMOID) return 1.0 / (1.0 + exp(-x));
+    if (act == GRAPH_GPT_OSS) return x / (1.0 + exp(-(double)1.702F * x));
     if (act == GRAPH_RELU2) return x < 0.0 ? 0.0 : x * x;
     if (act == GRAPH_GELU_ERF) return 0.5 * x * (1.0 + erf(x * 0.70710678118654752440));
     return 0.5 * x * (1.0 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
@@ -387,8 +388,8 @@ static void run_elementwise(const run_state *r, const graph_value *v, float *y)
     }
 }
 
-/* A number for each expert; NULL where there are none. */
-static const float *per_expert(const run_state *r, graph_id id, float *to)
+/* A number for each expert or head; NULL where there are none. */
+static const float *a_vector(const run_state *r, graph_id id, float *to)
 {
     if (id == 0) return NULL;
     weight(r, id)->encoding->decode_row(weight(r, id), 0, to);
@@ -399,22 +400,41 @@ static void run_route(const run_state *r, const graph_value *v, float *y)
 {
     uint32_t n = r->p->g->values[v->in[0]].cols;
     const float *s = data(r, v->in[0]);
-    const float *bias = per_expert(r, v->in[1], r->p->norm_weight);
-    const float *factor = per_expert(r, v->in[2], r->p->row);
+    const float *bias = a_vector(r, v->in[1], r->p->norm_weight);
+    const float *factor = a_vector(r, v->in[2], r->p->row);
     host_router router = {r->p->o, r->p->chooser, r->p->flags};
     for (uint32_t i = 0; i < n_rows(r, v); i++) {
         host_route(v, n, s + (size_t)i * n, bias, factor, router, y + (size_t)i * v->cols);
     }
 }
 
-/* Matrix e of a stack times x. */
-static void multiply_expert(const run_state *r, graph_id stack, uint32_t e, const float *x,
+/* Matrix e of a stack times x, and its bias. */
+static void multiply_expert(const run_state *r, const graph_id stack[2], uint32_t e, const float *x,
                             float *y)
 {
-    const tensor *w = &r->p->g->tensors[r->p->g->values[stack].i[0] + e];
+    const graph *g = r->p->g;
+    const tensor *w = &g->tensors[g->values[stack[0]].i[0] + e];
     memset(r->p->o, 0, (size_t)w->n_rows * sizeof(double));
     multiply(r, w, false, x, r->p->o);
-    for (uint32_t k = 0; k < w->n_rows; k++) y[k] = (float)r->p->o[k];
+    memset(y, 0, (size_t)w->n_rows * sizeof *y);
+    if (stack[1] != 0) {
+        const tensor *bias = &g->tensors[g->values[stack[1]].i[0] + e];
+        bias->encoding->decode_row(bias, 0, y);
+    }
+    for (uint32_t k = 0; k < w->n_rows; k++) y[k] = (float)(r->p->o[k] + (double)y[k]);
+}
+
+/* Of an expert, with what bounds its gate and up. */
+static double expert_glu(const graph_value *v, float gate, float up)
+{
+    float limit = v->f[0];
+    if (limit > 0.0F) {
+        if (gate > limit) gate = limit;
+        if (up > limit) up = limit;
+        if (up < -limit) up = -limit;
+    }
+    double more = v->i[0] == GRAPH_GPT_OSS ? 1.0 : 0.0;
+    return activate((graph_act)v->i[0], (double)gate) * ((double)up + more);
 }
 
 static void run_experts(const run_state *r, const graph_value *v, float *y)
@@ -428,13 +448,11 @@ static void run_experts(const run_state *r, const graph_value *v, float *y)
         memset(p->chooser, 0, v->cols * sizeof(double));
         for (uint32_t k = 0; k < top_k; k++) {
             uint32_t e = (uint32_t)route[k];
-            multiply_expert(r, v->in[2], e, x, p->gate);
-            multiply_expert(r, v->in[3], e, x, p->up);
-            for (uint32_t c = 0; c < n_inner; c++) {
-                double a = activate((graph_act)v->i[0], (double)p->gate[c]);
-                p->gate[c] = (float)(a * (double)p->up[c]);
-            }
-            multiply_expert(r, v->in[4], e, p->gate, p->up);
+            multiply_expert(r, (const graph_id[]){v->in[2], v->in[5]}, e, x, p->gate);
+            multiply_expert(r, (const graph_id[]){v->in[3], v->in[6]}, e, x, p->up);
+            for (uint32_t c = 0; c < n_inner; c++)
+                p->gate[c] = (float)expert_glu(v, p->gate[c], p->up[c]);
+            multiply_expert(r, (const graph_id[]){v->in[4], v->in[7]}, e, p->gate, p->up);
             for (uint32_t c = 0; c < v->cols; c++)
                 p->chooser[c] += (double)route[top_k + k] * (double)p->up[c];
         }
@@ -486,15 +504,15 @@ static void unrotate(double *x, uint32_t n)
     }
 }
 
-/* One query against what it sees of one head: y [v_dim], zeros where that is nothing. The row
- * buffer of the plan holds a decoded key or value. */
+/* One query against what it sees of one head, and a sink where that is a number above -INFINITY: y
+ * [v_dim], zeros where that is nothing. The row buffer of the plan holds a decoded key or value. */
 static void attend_one(const run_state *r, const graph_value *v, const kv_view *view, uint32_t head,
-                       const float *q, backend_span seen, float *y)
+                       const float *q, backend_span seen, double sink, float *y)
 {
     const kv_geometry *g = view->geometry;
     const kv_codec *vc = kv_codec_by_id(g->v_codec);
-    double max = (double)-INFINITY;
-    double sum = 0.0;
+    double max = sink;
+    double sum = sink > (double)-INFINITY ? 1.0 : 0.0;
     double *o = r->p->o;
     memset(o, 0, g->v_dim * sizeof(double));
     for (uint32_t j = seen.first; j < seen.end; j++) {
@@ -520,6 +538,7 @@ static void run_attend(const run_state *r, const graph_value *v, float *y)
 {
     const graph_value *state = &r->p->g->values[v->in[1]];
     const float *q = data(r, v->in[0]);
+    const float *sinks = a_vector(r, v->in[2], r->p->norm_weight);
     uint32_t n_heads = v->i[0];
     for (uint32_t row_i = 0; row_i < r->step->n_rows; row_i++) {
         const kv_view *view = view_of(r, state->i[0], row_i);
@@ -529,7 +548,8 @@ static void run_attend(const run_state *r, const graph_value *v, float *y)
             backend_span seen = backend_seen(r->step, view, i);
             for (uint32_t h = 0; h < n_heads; h++) {
                 size_t at = (size_t)i * n_heads + h;
-                attend_one(r, v, view, h / group, q + at * g->k_dim, seen, y + at * g->v_dim);
+                double sink = sinks == NULL ? (double)-INFINITY : (double)sinks[h];
+                attend_one(r, v, view, h / group, q + at * g->k_dim, seen, sink, y + at * g->v_dim);
             }
         }
     }

@@ -61,16 +61,19 @@ static const model_param PARAMS[] = {
 };
 
 static const model_stack TO_LATENT_STACK = {
-    SHAPE(n_heads), STACK_SOURCES({"self_attn.embed_q.weight", NULL, SHAPE_NONE, SHAPE_NONE}), 1};
+    SHAPE(n_heads),
+    STACK_SOURCES(STACK_SOURCE("self_attn.embed_q.weight", NULL, SHAPE_NONE, SHAPE_NONE)), 1};
 
 static const model_stack FROM_LATENT_STACK = {
     SHAPE(n_heads),
-    STACK_SOURCES({"self_attn.kv_b_proj.weight", NULL, SHAPE(pair_dim), SHAPE_NONE}), 1};
+    STACK_SOURCES(STACK_SOURCE("self_attn.kv_b_proj.weight", NULL, SHAPE(pair_dim), SHAPE_NONE)),
+    1};
 
 static const model_stack VALUES_STACK = {
     SHAPE(n_heads),
-    STACK_SOURCES({"self_attn.kv_b_proj.weight", NULL, SHAPE(pair_dim), SHAPE(nope_dim)},
-                  {"self_attn.unembed_out.weight", NULL, SHAPE_NONE, SHAPE_NONE}),
+    STACK_SOURCES(
+        STACK_SOURCE("self_attn.kv_b_proj.weight", NULL, SHAPE(pair_dim), SHAPE(nope_dim)),
+        STACK_SOURCE("self_attn.unembed_out.weight", NULL, SHAPE_NONE, SHAPE_NONE)),
     2};
 
 static const model_stack GATE_STACK =

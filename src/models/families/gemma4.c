@@ -70,18 +70,20 @@ static const model_param PARAMS[] = {
 
 static const model_stack GATE_STACK = {
     SHAPE(n_experts),
-    STACK_SOURCES({"experts.gate_up_proj", NULL, SHAPE(n_gate_up), SHAPE_NONE},
-                  {"experts.switch_glu.gate_proj.weight", NULL, SHAPE_NONE, SHAPE_NONE}),
+    STACK_SOURCES(
+        STACK_SOURCE("experts.gate_up_proj", NULL, SHAPE(n_gate_up), SHAPE_NONE),
+        STACK_SOURCE("experts.switch_glu.gate_proj.weight", NULL, SHAPE_NONE, SHAPE_NONE)),
     2};
 static const model_stack UP_STACK = {
     SHAPE(n_experts),
-    STACK_SOURCES({"experts.gate_up_proj", NULL, SHAPE(n_gate_up), SHAPE(n_expert_ff)},
-                  {"experts.switch_glu.up_proj.weight", NULL, SHAPE_NONE, SHAPE_NONE}),
+    STACK_SOURCES(STACK_SOURCE("experts.gate_up_proj", NULL, SHAPE(n_gate_up), SHAPE(n_expert_ff)),
+                  STACK_SOURCE("experts.switch_glu.up_proj.weight", NULL, SHAPE_NONE, SHAPE_NONE)),
     2};
 static const model_stack DOWN_STACK = {
     SHAPE(n_experts),
-    STACK_SOURCES({"experts.down_proj", NULL, SHAPE_NONE, SHAPE_NONE},
-                  {"experts.switch_glu.down_proj.weight", NULL, SHAPE_NONE, SHAPE_NONE}),
+    STACK_SOURCES(
+        STACK_SOURCE("experts.down_proj", NULL, SHAPE_NONE, SHAPE_NONE),
+        STACK_SOURCE("experts.switch_glu.down_proj.weight", NULL, SHAPE_NONE, SHAPE_NONE)),
     2};
 
 /* Of layers that read another's: some files have them all the same. */

@@ -7,10 +7,15 @@ static const model_param PARAMS[] = {
     DENSE_FLAG("attention_bias", qkv_bias, 0),
     DENSE_FLAG("attention_bias", o_bias, 0),
     DENSE_FLAG("mlp_bias", mlp_bias, 0),
+    DENSE_EXPERTS(NULL),
 };
+
+/* GGUF calls Mixtral so. */
+static const dense_moe MOE = {.normalize = true};
 
 static const dense RECORD = {
     .gguf_interleaved = true,
+    .moe = &MOE,
     .params = PARAMS,
     .n_params = COUNT_OF(PARAMS),
 };

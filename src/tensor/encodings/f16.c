@@ -4,7 +4,11 @@
 static void decode_row(const tensor *t, uint64_t row, float *dst)
 {
     const unsigned char *src = load_row(t, 0, row);
-    for (uint64_t i = 0; i < t->n_cols; i++) dst[i] = load_f16(src + i * 2);
+    if (t->col_bytes == 0) {
+        for (uint64_t i = 0; i < t->n_cols; i++) dst[i] = load_f16(src + i * 2);
+        return;
+    }
+    for (uint64_t i = 0; i < t->n_cols; i++) dst[i] = load_f16(src + i * t->col_bytes);
 }
 
 const encoding ENCODING_F16 = {

@@ -3,7 +3,12 @@
 
 static void decode_row(const tensor *t, uint64_t row, float *dst)
 {
-    memcpy(dst, load_row(t, 0, row), (size_t)t->n_cols * sizeof *dst);
+    const unsigned char *src = load_row(t, 0, row);
+    if (t->col_bytes == 0) {
+        memcpy(dst, src, (size_t)t->n_cols * sizeof *dst);
+        return;
+    }
+    for (uint64_t i = 0; i < t->n_cols; i++) dst[i] = load_f32(src + i * t->col_bytes);
 }
 
 const encoding ENCODING_F32 = {
