@@ -15,12 +15,12 @@
 #include "support/runs.h"
 
 /* In units of the golden logits' standard deviation. tests/golden/README.md allows 2e-3; 1.3e-5 is
- * measured, and with gated delta nets 2e-4, of which the reference's own f32 makes most: ref, which
+ * measured, and with gated delta nets 7e-5, of which the reference's own f32 makes most: ref, which
  * adds in double, is as far from it as the others, and they are near each other. */
 static double bound_of(const char *path)
 {
     bool delta = strstr(path, "/qwen3_5") != NULL || strstr(path, "/qwen3_next") != NULL;
-    return delta ? 3e-4 : 1e-4;
+    return delta ? 2e-4 : 1e-4;
 }
 
 static const char *golden_folder = WEFT_GOLDEN_DIR;
