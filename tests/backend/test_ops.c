@@ -240,7 +240,7 @@ static const struct {
     {"plain", pattern_plain, 0.01, false},
     {"take is output", pattern_take_is_output, 0.01, false},
     {"norms", pattern_norms, 0.01, false},
-    {"layer norms", pattern_layer_norms, 0.01, false},
+    {"layer norms", pattern_layer_norms, 0.02, false},
     {"acts", pattern_acts, 0.01, false},
     {"elementwise", pattern_elementwise, 0.01, false},
     {"glu", pattern_glu, 0.01, false},
