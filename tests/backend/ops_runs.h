@@ -168,4 +168,28 @@ static inline void each_isa(void (*check)(const model *m, setup s, const texts *
     }
 }
 
+/* The last token of the vocabulary gets NaN for an embedding. */
+static inline void spoil_embedding(model *m)
+{
+    tensor *embed = &m->tensors[0];
+    case_tensor_free(embed);
+    *embed = case_tensor(&CASE_WEIGHTS[0], MODEL_VOCAB, m->width);
+    uintptr_t plane = (uintptr_t)embed->planes[0];
+    memset((unsigned char *)plane + (MODEL_VOCAB - 1) * embed->row_bytes[0], 0xff,
+           (size_t)embed->row_bytes[0]);
+}
+
+/* Keys and values of a token that a model of layers with pages stores, and does not in base. */
+static inline uint64_t count_packed(const kv_config *c)
+{
+    uint64_t n = 0;
+    for (uint32_t l = 0; l < c->n_layers; l++) {
+        const kv_geometry *g = &c->geometries[l];
+        if (kv_codec_by_id(g->k_codec)->kind != KV_DENSE) n += (uint64_t)g->n_heads * g->k_coded;
+        if (kv_has_values(g) && kv_codec_by_id(g->v_codec)->kind != KV_DENSE)
+            n += (uint64_t)g->n_heads * g->v_dim;
+    }
+    return n;
+}
+
 #endif
