@@ -286,7 +286,7 @@ static weft_status add_slot(planner *x, uint32_t slot_i, uint32_t layer, weft_er
 {
     const llm *m = x->p->model;
     const model_slot *slot = &m->family->slots[slot_i];
-    uint32_t bound = m->bound[(size_t)slot_i * m->params.n_layers + layer];
+    uint32_t bound = m->bound[model_bound_at(&m->params, slot_i, layer)];
     if (bound == 0) return WEFT_OK;
     const tensor *parts = &m->tensors[bound - 1];
     uint32_t n = slot->stack == NULL ? 1 : model_field(&m->params, slot->stack->count);
@@ -336,6 +336,7 @@ static void tell(const planner *x)
     }
 }
 
+/* A head that drafts is left out, as mlx-lm does. */
 weft_status plan_make(plan *p, arena *a, const llm *model, recipe *r, encoding_id type,
                       weft_error *err)
 {
@@ -355,7 +356,7 @@ weft_status plan_make(plan *p, arena *a, const llm *model, recipe *r, encoding_i
     for (uint32_t layer = 0; layer < n_layers && status == WEFT_OK; layer++)
         status = add_place(&x, SLOT_LAYER, layer, err);
     if (status == WEFT_OK) status = add_place(&x, SLOT_HEAD, 0, err);
-    p->tied = model->bound[(size_t)PART_HEAD * n_layers] == 0;
+    p->tied = model->bound[model_bound_at(&model->params, PART_HEAD, 0)] == 0;
     if (status == WEFT_OK) tell(&x);
     return status;
 }

@@ -20,7 +20,7 @@ typedef struct patches {
 
 static const tensor *matrix_of(const llm *m, uint32_t slot, uint32_t layer, uint32_t i)
 {
-    uint32_t bound = m->bound[(size_t)slot * m->params.n_layers + layer];
+    uint32_t bound = m->bound[model_bound_at(&m->params, slot, layer)];
     return bound == 0 ? NULL : &m->tensors[bound - 1 + i];
 }
 
@@ -65,11 +65,11 @@ static void patch_all(patches *p, llm *source, const llm *written)
         bool vectors = s->rows == SHAPE(one) && s->stack != NULL;
         bool turned = (s->mlx & MLX_TURNED) != 0;
         uint32_t n = s->stack == NULL ? 1 : model_field(&source->params, s->stack->count);
-        if (s->rows == SHAPE_NONE || s->squeeze || vectors) continue;
+        if (s->rows == SHAPE_NONE || s->squeeze || vectors || s->place == SLOT_DRAFT) continue;
         for (uint32_t layer = 0; layer < source->params.n_layers; layer++) {
             for (uint32_t i = 0; i < n && matrix_of(source, slot, layer, 0) != NULL; i++) {
                 const tensor *to = matrix_of(written, turned ? s->unless : slot, layer, i);
-                uint32_t bound = source->bound[(size_t)slot * source->params.n_layers + layer];
+                uint32_t bound = source->bound[model_bound_at(&source->params, slot, layer)];
                 assert_non_null(to);
                 patch(p, &source->tensors[bound - 1 + i], to, turned);
             }

@@ -28,6 +28,9 @@ static const model MODELS[] = {MODEL("bf16", FULLS),    MODEL("bf16", LATENTS),
                                MODEL("bf16", WINDOWED), MODEL("bf16", CHUNKED),
                                MODEL("bf16", HYBRIDS),  MODEL("f32", TOYS)};
 
+/* Places in it. */
+enum { FULL_MODEL = 0, LATENT_MODEL = 1, WINDOW_MODEL = 4, HYBRID_MODEL = 6 };
+
 static const uint32_t PAGES[] = {16, 64, 256};
 
 /* ---- KV-54, KV-55 ---------------------------------------------------------------------------- */
@@ -128,9 +131,9 @@ static void test_every_codec(void **state)
         if (k && v) snprintf(spec, sizeof spec, "%s", codecs[i].name);
         if (k && !v) snprintf(spec, sizeof spec, "k=%s,v=bf16", codecs[i].name);
         if (!k) snprintf(spec, sizeof spec, "k=affine8g32,v=%s", codecs[i].name);
-        check_spec(spec, &MODELS[2], 300);
+        check_spec(spec, &MODELS[WINDOW_MODEL], 300);
         n_checked++;
-        if (k && v) check_spec(spec, &MODELS[1], 200);
+        if (k && v) check_spec(spec, &MODELS[LATENT_MODEL], 200);
     }
     assert_true(n_checked >= 19);
 }
@@ -143,9 +146,9 @@ static void test_start(void **state)
         check_spec("f32,start=200", &MODELS[i], 90);
         check_spec("f32,start=200", &MODELS[i], 300);
     }
-    check_spec("affine8g32,start=200", &MODELS[0], 90);
-    check_spec("affine8g32,start=200", &MODELS[2], 300);
-    check_spec("affine8g32,start=200", &MODELS[4], 300);
+    check_spec("affine8g32,start=200", &MODELS[FULL_MODEL], 90);
+    check_spec("affine8g32,start=200", &MODELS[WINDOW_MODEL], 300);
+    check_spec("affine8g32,start=200", &MODELS[HYBRID_MODEL], 300);
 }
 
 /* Many boundaries, whose windows run into one another; where windows are shorter than two pages the
@@ -154,7 +157,7 @@ static void test_many_boundaries(void **state)
 {
     (void)state;
     static const uint32_t AT[] = {1, 15, 16, 17, 30, 32, 47, 60, 75, 99, 160, 170, 200};
-    for (size_t i = 2; i < COUNT_OF(MODELS); i++) {
+    for (size_t i = WINDOW_MODEL; i < COUNT_OF(MODELS); i++) {
         shop s;
         uint32_t tags[TAGS];
         fill_tags(tags, TAGS, 1);
@@ -460,7 +463,7 @@ static void test_forged_headers(void **state)
 {
     (void)state;
     trial t;
-    trial_open(&t, &MODELS[4], 120);
+    trial_open(&t, &MODELS[HYBRID_MODEL], 120);
     static const uint32_t VALUES[] = {0, 1, 2, 121, 4097, 0x7fffffff, 0x80000000, 0xffffffff};
     static const size_t COUNTS[] = {STATE_AT_LEN, STATE_AT_N_BOUNDARIES, STATE_AT_N_LAYERS,
                                     STATE_AT_N_SECTIONS};
@@ -502,7 +505,7 @@ static void test_forged_headers(void **state)
 static void test_kv53_namespaces(void **state)
 {
     (void)state;
-    file_bytes file = file_of("bf16", &MODELS[2], 16, 120, 64, false);
+    file_bytes file = file_of("bf16", &MODELS[WINDOW_MODEL], 16, 120, 64, false);
     const char *path = test_folder_write(&folder, "mine", file.data, file.n_bytes);
     shop s;
     shop_open(&s, "bf16", WINDOWED, COUNT_OF(WINDOWED), 16);

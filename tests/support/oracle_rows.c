@@ -16,6 +16,13 @@ static void *zeros(size_t count, size_t size)
     return block;
 }
 
+/* How far a packed row of small numbers may be: a scale in f16 is a multiple of 2^-24, and a code
+ * times that. */
+static double packed_step(const kv_codec *c, uint32_t dim)
+{
+    return ldexp(sqrt((double)dim), (int)c->bits - 25);
+}
+
 /* How far a packed row may be from what it stands for, relative to its length. */
 static double packed_error(const kv_codec *c)
 {
@@ -38,7 +45,8 @@ void oracle_check_packed(const kv_codec *c, const double *x, const double *e, fl
         size += x[d] * x[d];
         slack += e[d] * e[d];
     }
-    if (sqrt(off) <= packed_error(c) * (sqrt(size) + sqrt(slack)) + sqrt(slack) + 1e-5) return;
+    slack = sqrt(slack) + packed_step(c, dim) + 1e-5;
+    if (sqrt(off) <= packed_error(c) * (sqrt(size) + slack) + slack) return;
     fail_msg("%s: a row of length %g is off by %g", c->name, sqrt(size), sqrt(off));
 }
 
