@@ -259,24 +259,24 @@ static const struct {
     {"glu", pattern_glu, 0.01, false},
     {"glu is output", pattern_glu_is_output, 0.01, false},
     {"linear and add", pattern_linear_add, 0.01, false},
-    {"many linears", pattern_many_linears, 0.01, false},
+    {"many linears", pattern_many_linears, 0.03, false},
     {"attention", pattern_attention, 0.3, false},
     {"window", pattern_window, 0.3, false},
     {"two states", pattern_two_states, 0.3, true},
     {"mlp and head", pattern_mlp_and_head, 0.1, true},
-    {"columns", pattern_columns, 0.01, false},
+    {"columns", pattern_columns, 0.03, false},
     {"heads", pattern_heads, 0.03, false},
     {"latent", pattern_latent, 0.3, false},
     {"chosen", pattern_chosen, 0.3, true},
     {"chunked", pattern_chunked, 0.3, false},
     {"experts", pattern_experts, 0.1, false},
-    {"gated heads", pattern_gated_heads, 0.01, false},
-    {"conv", pattern_conv, 0.01, false},
+    {"gated heads", pattern_gated_heads, 0.03, false},
+    {"conv", pattern_conv, 0.03, false},
     {"delta", pattern_delta, 0.3, true},
     {"two kinds", pattern_two_kinds, 0.3, true},
     {"cross", pattern_cross, 0.3, false},
-    {"mul", pattern_mul, 0.01, false},
-    {"features", pattern_features, 0.01, false},
+    {"mul", pattern_mul, 0.03, false},
+    {"features", pattern_features, 0.03, false},
 };
 
 /* ---- running them ---- */
@@ -661,7 +661,8 @@ static bool is_nan_row(const float *logits, uint32_t cols)
 
 /* That token in the middle of one sequence, against any other token there. Nothing else differs by
  * a bit but the tokens that see it: all later ones, or those in the window of a model of one layer.
- * Where keys and values are packed, it is stored as a zero, and those have numbers again. */
+ * Where keys and values are packed, it is stored as a zero, and those have numbers again; where
+ * positions are chosen, it is the last that is. */
 static void check_nan(const model *m, setup s, const texts *t)
 {
     static sequence base[N_SEQS];
@@ -688,6 +689,7 @@ static void check_nan(const model *m, setup s, const texts *t)
     for (uint32_t i = 0; i < N_SEQS; i++) {
         for (uint32_t k = 0; k < t->n[i]; k++) {
             const float *logits = q[i].logits + (size_t)k * cols;
+            if (i == 1 && k > at && model_is_latent(m) && m->chooses) continue;
             if (i == 1 && k >= at && k < end) {
                 if (is_nan_row(logits, cols) == (k == at || !healed)) continue;
                 fail_msg("%s, %s and %s: token %u of a sequence with a NaN at %u has %s",
