@@ -296,13 +296,13 @@ INLINE void relu_sum_at(const kernel_relu_sum *a, uint32_t j, const uint32_t n_v
     vf zero = vf_zero();
     UNROLL
     for (uint32_t k = 0; k < n_vectors; k++)
-        sum[k] = part > 0 ? vf_load_part(a->y + j, part) : vf_load(a->y + j + k * VL);
+        sum[k] = part > 0 ? vf_load_part(a->y + j, part) : vf_load(a->y + j + (size_t)k * VL);
     for (uint32_t i = 0; i < a->n_rows; i++) {
         const float *s = a->s + i * a->s_stride + j;
         vf w = vf_set1(a->w[i]);
         UNROLL
         for (uint32_t k = 0; k < n_vectors; k++) {
-            vf x = part > 0 ? vf_load_part(s, part) : vf_load(s + k * VL);
+            vf x = part > 0 ? vf_load_part(s, part) : vf_load(s + (size_t)k * VL);
             sum[k] = vf_fma(w, vf_max(x, zero), sum[k]);
         }
     }
@@ -311,7 +311,7 @@ INLINE void relu_sum_at(const kernel_relu_sum *a, uint32_t j, const uint32_t n_v
         if (part > 0) {
             vf_store_part(a->y + j, sum[k], part);
         } else {
-            vf_store(a->y + j + k * VL, sum[k]);
+            vf_store(a->y + j + (size_t)k * VL, sum[k]);
         }
     }
 }
