@@ -73,10 +73,8 @@ weft_status dense_derive_moe(model_params *p, const model_source *source, weft_e
 static graph_id shared_expert(model_build *b, uint32_t layer, graph_id x)
 {
     graph *g = b->g;
-    graph_id gate = graph_linear(g, x, build_slot(b, DENSE_SHARED_GATE, layer), 0);
-    graph_id up = graph_linear(g, x, build_slot(b, DENSE_SHARED_UP, layer), 0);
-    graph_id h = graph_glu(g, gate, up, b->p->act);
-    graph_id y = graph_linear(g, h, build_slot(b, DENSE_SHARED_DOWN, layer), 0);
+    static const uint32_t SHARED[] = {DENSE_SHARED_GATE, DENSE_SHARED_UP, DENSE_SHARED_DOWN};
+    graph_id y = part_gated_build(b, layer, x, SHARED);
     graph_id part = graph_linear(g, x, build_slot(b, DENSE_SHARED_PART, layer), 0);
     return graph_mul(g, y, graph_act_apply(g, part, GRAPH_SIGMOID));
 }
@@ -90,9 +88,7 @@ graph_id dense_moe_build(model_build *b, uint32_t layer, graph_id x)
     graph_route how = {.top_k = p->n_top, .scale = 1.0F};
     if (p->route_normalize) how.flags = GRAPH_ROUTE_NORMALIZE;
     graph_id route = graph_route_experts(g, scores, 0, 0, how);
-    graph_id stacks[3] = {build_stack(b, DENSE_EXPERT_GATE, layer),
-                          build_stack(b, DENSE_EXPERT_UP, layer),
-                          build_stack(b, DENSE_EXPERT_DOWN, layer)};
-    graph_id y = graph_experts(g, x, route, stacks, p->act);
+    static const uint32_t EXPERTS[] = {DENSE_EXPERT_GATE, DENSE_EXPERT_UP, DENSE_EXPERT_DOWN};
+    graph_id y = part_experts_build(b, layer, x, route, EXPERTS);
     return shared == 0 ? y : graph_add(g, y, shared);
 }

@@ -67,21 +67,18 @@ static graph_id build_delta(model_build *b, uint32_t l, graph_id x)
 /* x, and what experts and the shared one make of m, its norm. */
 static graph_id add_experts(model_build *b, uint32_t l, graph_id x, graph_id m)
 {
+    static const uint32_t SHARED[] = {SHARED_GATE, SHARED_UP, SHARED_DOWN};
+    static const uint32_t EXPERTS[] = {EXPERT_GATE, EXPERT_UP, EXPERT_DOWN};
     graph *g = b->g;
     const model_params *p = b->p;
     graph_id factor = graph_linear(g, m, build_slot(b, SHARED_FACTOR, l), 0);
-    graph_id gate = graph_linear(g, m, build_slot(b, SHARED_GATE, l), 0);
-    graph_id up = graph_linear(g, m, build_slot(b, SHARED_UP, l), 0);
-    graph_id h = graph_glu(g, gate, up, p->act);
-    h = graph_linear(g, h, build_slot(b, SHARED_DOWN, l), 0);
+    graph_id h = part_gated_build(b, l, m, SHARED);
     x = graph_add(g, x, graph_mul(g, h, graph_act_apply(g, factor, GRAPH_SIGMOID)));
     graph_id scores = graph_linear(g, m, build_slot(b, ROUTER, l), 0);
     graph_route how = {
         .top_k = p->n_top, .flags = p->route_normalize ? GRAPH_ROUTE_NORMALIZE : 0, .scale = 1.0F};
     graph_id route = graph_route_experts(g, scores, 0, 0, how);
-    graph_id stacks[3] = {build_stack(b, EXPERT_GATE, l), build_stack(b, EXPERT_UP, l),
-                          build_stack(b, EXPERT_DOWN, l)};
-    return graph_add(g, x, graph_experts(g, m, route, stacks, p->act));
+    return graph_add(g, x, part_experts_build(b, l, m, route, EXPERTS));
 }
 
 static graph_id build_layer(model_build *b, uint32_t l, graph_id x)

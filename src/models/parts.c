@@ -69,6 +69,23 @@ graph_id part_mlp_build(model_build *b, uint32_t layer, graph_id x)
     return graph_linear(g, h, build_slot(b, PART_DOWN, layer), down_bias);
 }
 
+graph_id part_gated_build(model_build *b, uint32_t layer, graph_id x, const uint32_t slots[3])
+{
+    graph *g = b->g;
+    graph_id gate = graph_linear(g, x, build_slot(b, slots[0], layer), 0);
+    graph_id up = graph_linear(g, x, build_slot(b, slots[1], layer), 0);
+    graph_id h = graph_glu(g, gate, up, b->p->act);
+    return graph_linear(g, h, build_slot(b, slots[2], layer), 0);
+}
+
+graph_id part_experts_build(model_build *b, uint32_t layer, graph_id x, graph_id route,
+                            const uint32_t slots[3])
+{
+    graph_id stacks[3];
+    for (int i = 0; i < 3; i++) stacks[i] = build_stack(b, slots[i], layer);
+    return graph_experts(b->g, x, route, stacks, b->p->act);
+}
+
 void part_head(model_build *b, graph_id x)
 {
     part_head_behind(b, PART_FINAL_NORM, x);

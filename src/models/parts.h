@@ -131,6 +131,13 @@ graph_id part_attention_build(model_build *b, uint32_t layer, graph_id x, part_a
 /* Wdown (act(Wgate x) * Wup x) */
 graph_id part_mlp_build(model_build *b, uint32_t layer, graph_id x);
 
+/* The same without biases, of the slots gate, up and down. */
+graph_id part_gated_build(model_build *b, uint32_t layer, graph_id x, const uint32_t slots[3]);
+
+/* What experts, of stacks of gate, up and down, make of x as route says. */
+graph_id part_experts_build(model_build *b, uint32_t layer, graph_id x, graph_id route,
+                            const uint32_t slots[3]);
+
 /* Norm with the family's epsilon and offset. */
 graph_id part_norm(model_build *b, uint32_t slot, uint32_t layer, graph_id x);
 

@@ -464,10 +464,8 @@ static graph_id add_experts(model_build *b, uint32_t layer, graph_id x, graph_id
     graph *g = b->g;
     const model_params *p = b->p;
     if (p->has_shared) {
-        graph_id gate = graph_linear(g, m, build_slot(b, SHARED_GATE, layer), 0);
-        graph_id up = graph_linear(g, m, build_slot(b, SHARED_UP, layer), 0);
-        graph_id h = graph_glu(g, gate, up, p->act);
-        x = graph_add(g, x, graph_linear(g, h, build_slot(b, SHARED_DOWN, layer), 0));
+        static const uint32_t SHARED[] = {SHARED_GATE, SHARED_UP, SHARED_DOWN};
+        x = graph_add(g, x, part_gated_build(b, layer, m, SHARED));
     }
     graph_id scores = graph_linear(g, m, build_slot(b, ROUTER, layer), 0);
     graph_route how = {.top_k = p->n_top,
@@ -477,9 +475,8 @@ static graph_id add_experts(model_build *b, uint32_t layer, graph_id x, graph_id
                        .scale = p->route_scale};
     if (p->route_normalize && p->n_top > 1) how.flags |= GRAPH_ROUTE_NORMALIZE;
     graph_id route = graph_route_experts(g, scores, build_slot(b, ROUTER_BIAS, layer), 0, how);
-    graph_id stacks[3] = {build_stack(b, EXPERT_GATE, layer), build_stack(b, EXPERT_UP, layer),
-                          build_stack(b, EXPERT_DOWN, layer)};
-    return graph_add(g, x, graph_experts(g, m, route, stacks, p->act));
+    static const uint32_t EXPERTS[] = {EXPERT_GATE, EXPERT_UP, EXPERT_DOWN};
+    return graph_add(g, x, part_experts_build(b, layer, m, route, EXPERTS));
 }
 
 static void build(model_build *b)

@@ -407,12 +407,9 @@ static graph_id attention(model_build *b, uint32_t layer, kind *of, graph_id x)
 
 static graph_id mlp(model_build *b, uint32_t layer, graph_id x)
 {
-    graph *g = b->g;
-    if (!b->p->is_wide[layer]) return part_mlp_build(b, layer, x);
-    graph_id gate = graph_linear(g, x, build_slot(b, GATE_WIDE, layer), 0);
-    graph_id up = graph_linear(g, x, build_slot(b, UP_WIDE, layer), 0);
-    graph_id h = graph_glu(g, gate, up, b->p->act);
-    return graph_linear(g, h, build_slot(b, DOWN_WIDE, layer), 0);
+    static const uint32_t WIDE[] = {GATE_WIDE, UP_WIDE, DOWN_WIDE};
+    if (b->p->is_wide[layer]) return part_gated_build(b, layer, x, WIDE);
+    return part_mlp_build(b, layer, x);
 }
 
 /* Of the residual stream before any norm. */
