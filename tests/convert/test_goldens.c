@@ -92,18 +92,6 @@ static run answer(const weft_model *model, const char *on, const char *isa, cons
     return r;
 }
 
-static double deviation(const float *x, size_t n)
-{
-    double sum = 0.0;
-    double squares = 0.0;
-    for (size_t i = 0; i < n; i++) {
-        sum += (double)x[i];
-        squares += (double)x[i] * (double)x[i];
-    }
-    double mean = sum / (double)n;
-    return sqrt(squares / (double)n - mean * mean);
-}
-
 /* Of the logits' standard deviation; 2e-3 is what a golden may differ by, 3.0e-5 is measured, of
  * hybrids with experts 1.5e-4. */
 static double worst, bound;
@@ -111,7 +99,7 @@ static double worst, bound;
 static void check_near(const run *got, const run *expected, uint32_t n_vocab)
 {
     size_t n = (size_t)PROMPT * n_vocab;
-    double scale = deviation(expected->prompt_logits, n);
+    double scale = compare_deviation(expected->prompt_logits, n);
     double difference = compare_max_abs(got->prompt_logits, expected->prompt_logits, n, NULL);
     assert_true(scale > 0.0 && !isnan(difference));
     if (difference / scale > worst) worst = difference / scale;

@@ -160,17 +160,6 @@ static void fixture_close(fixture *f)
     golden_copy_close(&f->golden);
 }
 
-static double deviation(const float *x, size_t n)
-{
-    double sum = 0.0;
-    double squares = 0.0;
-    for (size_t i = 0; i < n; i++) {
-        sum += (double)x[i];
-        squares += (double)x[i] * (double)x[i];
-    }
-    return sqrt(squares / (double)n - sum / (double)n * (sum / (double)n));
-}
-
 static int32_t argmax(const float *x, uint32_t n)
 {
     uint32_t best = 0;
@@ -239,7 +228,7 @@ static void check_golden(const fixture *f, const where *w)
     answer a = answer_of(f, w, f->n);
     size_t n = (size_t)f->n * f->n_vocab;
     size_t n_drafts = (size_t)N_DRAFTS * f->n_vocab;
-    double unit = deviation(f->mtp_logits, n);
+    double unit = compare_deviation(f->mtp_logits, n);
     const float *drafts = a.logits + n - f->n_vocab;
     print_message("%s %s %.1e, drafts %.1e\n", w->api->name, w->isa == NULL ? "" : w->isa,
                   compare_max_abs(a.logits, f->mtp_logits, n, NULL) / unit,

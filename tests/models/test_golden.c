@@ -26,18 +26,6 @@ static double bound_of(const char *path)
 static const char *golden_folder = WEFT_GOLDEN_DIR;
 static char **only; /* names, NULL behind the last; none: all */
 
-static double deviation(const float *x, size_t n)
-{
-    double sum = 0.0;
-    double squares = 0.0;
-    for (size_t i = 0; i < n; i++) {
-        sum += (double)x[i];
-        squares += (double)x[i] * (double)x[i];
-    }
-    double mean = sum / (double)n;
-    return sqrt(squares / (double)n - mean * mean);
-}
-
 static double largest(const float *a, const float *b, size_t n)
 {
     double worst = 0.0;
@@ -119,7 +107,7 @@ static double check_on(const golden *g, const weft_model *model, const char *bac
     run_all(engine, n_vocab, &r, 1);
     size_t n_rows = g->n_logits / n_vocab;
     const float *last = r.prompt_logits + (g->n_ids - n_rows) * n_vocab;
-    double unit = deviation(g->logits, g->n_logits);
+    double unit = compare_deviation(g->logits, g->n_logits);
     double bound = bound_of(g->path) * unit;
     assert_floats_near(last, g->logits, g->n_logits, bound);
     assert_floats_near(r.new_logits, g->gen_logits, g->n_gen_logits, bound);

@@ -63,6 +63,18 @@ double compare_relative_rms(const float *actual, const float *expected, size_t n
     return error == 0.0 ? 0.0 : sqrt(error / power);
 }
 
+double compare_deviation(const float *x, size_t n)
+{
+    double sum = 0.0;
+    double squares = 0.0;
+    for (size_t i = 0; i < n; i++) {
+        sum += (double)x[i];
+        squares += (double)x[i] * (double)x[i];
+    }
+    double mean = sum / (double)n;
+    return sqrt(squares / (double)n - mean * mean);
+}
+
 void compare_fill(float *values, size_t n, float scale, uint64_t seed)
 {
     for (size_t i = 0; i < n; i++)

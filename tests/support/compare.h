@@ -26,6 +26,9 @@ double compare_max_abs(const float *actual, const float *expected, size_t n, siz
 /* Root of the mean square of the differences over that of expected. */
 double compare_relative_rms(const float *actual, const float *expected, size_t n);
 
+/* Standard deviation of n numbers. */
+double compare_deviation(const float *x, size_t n);
+
 /* n numbers in [-scale, scale), the same for the same seed. */
 void compare_fill(float *values, size_t n, float scale, uint64_t seed);
 
