@@ -268,6 +268,9 @@ typedef struct weft_engine_options {
     uint32_t flags;         /* of WEFT_ENGINE_ */
     uint32_t max_drafts;    /* most tokens of one request that a step verifies in advance, at most
                                32; 0: 8; WEFT_NO_DRAFTS: none */
+    uint32_t max_image_tokens; /* most tokens that an image may come to; larger ones are made
+                                  smaller. Memory for that is taken when the first image comes.
+                                  0: 1280 */
 } weft_engine_options;
 
 enum { WEFT_ENGINE_NO_CACHE = 1 /* no request begins with what another left */ };
@@ -299,6 +302,35 @@ enum {
     WEFT_REQUEST_NO_CACHE = 2     /* it neither begins with what another left nor leaves anything */
 };
 
+enum { WEFT_IMAGE_AS_IS = 1 /* it is not resized: its sides must be what the model takes */ };
+
+typedef struct weft_image {
+    uint32_t struct_size;
+    uint32_t flags;
+    const uint8_t *pixels; /* [height, width, 3], red, green, blue; copied */
+    uint32_t width, height;
+} weft_image;
+
+typedef struct weft_image_info {
+    uint32_t struct_size;
+    uint32_t width, height; /* what it is brought to */
+    uint32_t n_tokens;      /* that stand in the prompt in the place of its placeholder */
+} weft_image_info;
+
+/* A JPEG or PNG file, turned upright by what it says of that. pixels are the library's until
+ * weft_image_free; no more than 64 million of them. UNSUPPORTED for other formats, and where the
+ * library was built without that one. */
+WEFT_API weft_status weft_image_decode(const weft_model *model, const void *bytes, size_t n_bytes,
+                                       weft_image *image, weft_error *err);
+
+/* Of an image that weft_image_decode made; accepts NULL. */
+WEFT_API void weft_image_free(const weft_model *model, weft_image *image);
+
+/* What an image of a size comes to; UNSUPPORTED when the model sees none. */
+WEFT_API weft_status weft_engine_image_info(const weft_engine *engine, uint32_t width,
+                                            uint32_t height, weft_image_info *info,
+                                            weft_error *err);
+
 typedef struct weft_request {
     uint32_t struct_size;
     uint32_t flags;
@@ -325,6 +357,11 @@ typedef struct weft_request {
     uint32_t n_embedding; /* its first numbers, for models that were trained so; 0: n_embd */
     weft_pooling pooling;
     weft_normalize normalize;
+    /* One placeholder a token of the prompt (the model's own for images) is replaced by each
+     * image's tokens, in order; then n_prompt rows of prompt_logits and of embedding are as many
+     * more, and cached tokens count these. [n_images], struct_size of the first apart. */
+    uint32_t n_images;
+    const weft_image *images;
 } weft_request;
 
 /* 0 is never a handle. */

@@ -137,7 +137,7 @@ void cache_close(weft_engine *e)
 
 static kv_history history_of(const request *r, uint32_t n)
 {
-    return (kv_history){.ids = r->tokens, .n = n};
+    return (kv_history){.ids = r->tokens, .media = r->media_keys, .n = n};
 }
 
 weft_status cache_begin(weft_engine *e, request *r, weft_error *err)

@@ -185,6 +185,7 @@ void engine_close(weft_engine *e)
     cache_close(e);
     kv_pool_destroy(e->pool);
     if (e->backend != NULL) {
+        media_close(e);
         e->api->plan_free(e->backend, e->plan);
         e->api->close(e->backend);
     }
@@ -206,7 +207,8 @@ weft_status engine_step(weft_engine *e, uint32_t *n_active, weft_error *err)
     thread_lock_drop(e->lock);
     weft_status status = WEFT_OK;
     weft_error failure = {WEFT_OK, ""};
-    if (work) {
+    if (work) status = media_encode(e, &failure);
+    if (work && status == WEFT_OK) {
         status = e->api->run(e->backend, e->plan, &e->batch.step, &failure);
         if (status == WEFT_OK) status = e->api->wait(e->backend, &failure);
     }
@@ -247,6 +249,25 @@ void engine_info(const weft_engine *e, weft_engine_info *info)
     info->kv_bytes_budget = kv_pool_budget(e->pool);
     info->weight_bytes_step = e->weight_bytes_step;
     info->scratch_bytes = e->api->plan_bytes(e->plan) + e->arena.taken;
+    if (e->tower != NULL)
+        info->scratch_bytes += e->api->plan_bytes(e->tower->plan) + e->tower->arena.taken;
+}
+
+const weft_allocator *engine_allocator(const weft_engine *e)
+{
+    return e->env.allocator;
+}
+
+weft_status engine_image_info(const weft_engine *e, uint32_t width, uint32_t height,
+                              weft_image_info *info, weft_error *err)
+{
+    vision_image image;
+    weft_status status = media_size(e, width, height, false, &image, err);
+    if (status != WEFT_OK) return status;
+    info->width = image.width;
+    info->height = image.height;
+    info->n_tokens = media_tokens(e, &image);
+    return WEFT_OK;
 }
 
 void engine_drop_cache(weft_engine *e)

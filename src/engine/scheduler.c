@@ -81,6 +81,7 @@ static void add_row(weft_engine *e, request *r, uint32_t n, uint32_t n_drafts)
                                  .n_drafts = n_drafts};
     memcpy(ids, r->tokens + r->seq->len, n * sizeof *ids);
     n += n_drafts;
+    media_pad(e, ids, n);
     b->txn_rows[row_i] = (kv_txn_row){r->seq, n, n_drafts > 0, cache_mark(r, n)};
     add_hidden(b, &b->rows[row_i], n);
     for (uint32_t i = 0; i < n; i++) {
@@ -129,6 +130,7 @@ static void fill_rows(weft_engine *e)
         uint32_t room = b->limits.n_outputs - b->step.n_outputs;
         if (r->prompt_logits != NULL && n > room) n = room;
         if (r->logits_rows > 0 && n > r->logits_rows) n = r->logits_rows;
+        n = media_whole(&r->media, r->seq->len, n);
         if (n == 0 || wanted(r, n) > room) continue;
         /* A text that must go as a whole waits for a step with room, and keeps those behind it
          * waiting. */
@@ -156,6 +158,7 @@ bool scheduler_fill(weft_engine *e)
     b->row_starts[0] = 0;
     fill_rows(e);
     if (b->step.n_rows == 0) return false;
+    media_lay_out(e);
     weft_error error = {WEFT_OK, ""};
     if (kv_txn_begin(&e->txn, b->txn_rows, b->step.n_rows, &error) != WEFT_OK) {
         scheduler_fail(e, &error);

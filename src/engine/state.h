@@ -5,6 +5,7 @@
 #include "base/thread.h"
 #include "engine/drafters/drafter.h"
 #include "engine/engine.h"
+#include "engine/media.h"
 #include "kv/persist.h"
 #include "sample/chain.h"
 
@@ -50,6 +51,8 @@ typedef struct request {
     uint32_t logits_rows;              /* of prompt_logits when it comes in pieces; else 0 */
     uint32_t piece_first, piece_rows;  /* of the piece that lies there; piece_rows 0: none */
     bool piece_polled;
+    media media;
+    uint64_t *media_keys; /* [n_prompt + max_new], 0 where the id says it all; NULL: no images */
     request_embedding embedding;
     const engine_store *store;
     uint64_t salt;
@@ -109,6 +112,7 @@ struct weft_engine {
     bool has_origin;
     kv_txn txn;
     batch batch;
+    media_tower *tower; /* NULL until the first image; made under the lock, the stepping thread's */
     sample_scratch scratch;
     arena arena; /* batch arrays */
     uint64_t weight_bytes_step;
@@ -187,6 +191,35 @@ void cache_keep(weft_engine *e, request *r);
 
 /* Gives r->seq up. */
 void cache_end(weft_engine *e, request *r);
+
+/* Images of a request, brought to their size; media_free gives them back. */
+weft_status media_take(const weft_engine *e, const weft_request *from, media *m, weft_error *err);
+void media_free(const weft_allocator *a, media *m, uint32_t n_embd);
+
+/* The prompt with all tokens of images: tokens and keys [m->n_prompt]; keys NULL without images. */
+void media_expand(const weft_engine *e, const media *m, const weft_request *from, int32_t *tokens,
+                  uint64_t *keys);
+
+/* The size an image comes to (without pixels), and the tokens for its placeholder. */
+weft_status media_size(const weft_engine *e, uint32_t width, uint32_t height, bool as_is,
+                       vision_image *to, weft_error *err);
+uint32_t media_tokens(const weft_engine *e, const vision_image *image);
+
+/* What encoding needs, if it is not there. Called with the lock held. */
+weft_status media_open(weft_engine *e, weft_error *err);
+void media_close(weft_engine *e);
+
+/* As many of the n tokens that follow len as leave no block in pieces. */
+uint32_t media_whole(const media *m, uint32_t len, uint32_t n);
+
+/* Ids as the model embeds them: those of placeholders as padding, where it does so. */
+void media_pad(const weft_engine *e, int32_t *ids, uint32_t n);
+
+/* What the tokens of the batch are beside their ids. Called with the lock held. */
+void media_lay_out(weft_engine *e);
+
+/* Encodes the images that the batch is the first to need, and lays out what replaces its tokens. */
+weft_status media_encode(weft_engine *e, weft_error *err);
 
 /* Unlinks and frees a released request. */
 void request_free(weft_engine *e, request *r);

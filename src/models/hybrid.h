@@ -41,6 +41,7 @@ extern const model_slot HYBRID_SLOTS[HYBRID_N_SLOTS];
 
 /* Tensors that are left out; a head that drafts, unless it is read. */
 extern const char *const HYBRID_DROP[];
+extern const model_family *const HYBRID_TOWERS[];
 
 /* Rows that all of them have. */
 #define HYBRID_PARAMS                                                                              \
@@ -88,7 +89,7 @@ void hybrid_build_draft(model_build *b);
 
 /* The fields of a model_family that all of them share. */
 #define HYBRID_FAMILY                                                                              \
-    .slots = HYBRID_SLOTS, .n_slots = HYBRID_N_SLOTS, .drop = HYBRID_DROP, .build = hybrid_build,  \
-    .build_draft = hybrid_build_draft
+    .slots = HYBRID_SLOTS, .n_slots = HYBRID_N_SLOTS, .drop = HYBRID_DROP,                         \
+    .towers = HYBRID_TOWERS, .build = hybrid_build, .build_draft = hybrid_build_draft
 
 #endif
