@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "engine/state.h"
 
 /* ---- checks ---------------------------------------------------------------------------------- */
@@ -106,7 +107,7 @@ static size_t key_bytes(const request *r)
     return ((size_t)r->n_prompt + r->max_new) * sizeof(uint64_t);
 }
 
-static void request_destroy(const weft_engine *e, request *r)
+void request_destroy(const weft_engine *e, request *r)
 {
     const weft_allocator *a = e->env.allocator;
     embed_deinit(e, r);
@@ -137,6 +138,8 @@ static request *request_create(const weft_engine *e, const weft_request *from, m
     r->flags = from->flags;
     r->sampling = from->sampling;
     r->salt = from->cache_salt;
+    r->priority = from->priority;
+    if (from->deadline_ms > 0) r->deadline = clock_now_ns() + (uint64_t)from->deadline_ms * 1000000;
     r->prompt_logits = from->prompt_logits;
     r->new_logits = from->new_logits;
     r->logits_rows = from->prompt_logits_rows;
@@ -153,15 +156,6 @@ static request *request_create(const weft_engine *e, const weft_request *from, m
     media_expand(e, &r->media, from, r->tokens, r->media_keys);
     if (r->n_stop_ids > 0) memcpy(r->stop_ids, from->stop_ids, r->n_stop_ids * sizeof(int32_t));
     return r;
-}
-
-static void append(weft_engine *e, request *r)
-{
-    r->handle = e->next_handle++;
-    if (e->last != NULL) e->last->next = r;
-    if (e->first == NULL) e->first = r;
-    e->last = r;
-    e->n_requests++;
 }
 
 /* The drafter's state, made where the caller's thread has time for the prompt. */
@@ -204,12 +198,9 @@ static weft_status submit(weft_engine *e, const weft_request *from, const engine
     thread_lock_take(e->lock);
     status = choose_store(e, from, r, err);
     if (status == WEFT_OK && r->media.n_images > 0) status = media_open(e, err);
-    if (status == WEFT_OK && e->n_requests == ENGINE_REQUESTS) {
-        status = err_set(err, WEFT_LIMIT, "%u requests are open, at most %d", e->n_requests,
-                         ENGINE_REQUESTS);
-    }
+    if (status == WEFT_OK) status = queue_reserve(e, err);
     if (status == WEFT_OK) {
-        append(e, r);
+        queue_add(e, r);
         *handle = r->handle;
     }
     thread_lock_drop(e->lock);
@@ -235,38 +226,6 @@ weft_status engine_submit_drafted(weft_engine *e, const weft_request *from,
     return submit(e, from, drafter, state, handle, err);
 }
 
-void request_end(weft_engine *e, request *r, weft_finish finish, const weft_error *error)
-{
-    ASSERT(r->phase != REQUEST_DONE);
-    if (r->phase == REQUEST_ACTIVE) e->n_active--;
-    cache_end(e, r);
-    r->phase = REQUEST_DONE;
-    r->finish = finish;
-    if (error != NULL) r->error = *error;
-}
-
-void request_free(weft_engine *e, request *r)
-{
-    request *before = NULL;
-    for (request *at = e->first; at != r; at = at->next) before = at;
-    if (before == NULL) {
-        e->first = r->next;
-    } else {
-        before->next = r->next;
-    }
-    if (e->last == r) e->last = before;
-    e->n_requests--;
-    request_destroy(e, r);
-}
-
-static request *find(weft_engine *e, weft_handle handle)
-{
-    for (request *r = e->first; r != NULL; r = r->next) {
-        if (r->handle == handle && !r->released) return r;
-    }
-    return NULL;
-}
-
 static weft_status unknown_handle(weft_handle handle, weft_error *err)
 {
     return err_set(err, WEFT_ARGUMENT, "there is no request %llu", (unsigned long long)handle);
@@ -283,7 +242,7 @@ static bool next_piece(request *r)
 weft_status engine_poll(weft_engine *e, weft_handle handle, weft_event *event, weft_error *err)
 {
     thread_lock_take(e->lock);
-    request *r = find(e, handle);
+    request *r = queue_find(e, handle);
     if (r != NULL && next_piece(r)) {
         event->kind = WEFT_EVENT_LOGITS;
         event->first = r->piece_first;
@@ -303,6 +262,7 @@ weft_status engine_poll(weft_engine *e, weft_handle handle, weft_event *event, w
         event->error = r->error;
         event->n_drafted = r->n_drafted;
         event->n_accepted = r->n_accepted;
+        event->n_paused = r->n_paused;
         r->done_polled = true;
     }
     if (r != NULL) {
@@ -317,7 +277,7 @@ weft_status engine_poll(weft_engine *e, weft_handle handle, weft_event *event, w
 weft_status engine_cancel(weft_engine *e, weft_handle handle, weft_error *err)
 {
     thread_lock_take(e->lock);
-    request *r = find(e, handle);
+    request *r = queue_find(e, handle);
     if (r != NULL) r->cancelled = true;
     thread_lock_drop(e->lock);
     return r != NULL ? WEFT_OK : unknown_handle(handle, err);
@@ -326,15 +286,11 @@ weft_status engine_cancel(weft_engine *e, weft_handle handle, weft_error *err)
 weft_status engine_release(weft_engine *e, weft_handle handle, weft_error *err)
 {
     thread_lock_take(e->lock);
-    request *r = find(e, handle);
+    request *r = queue_find(e, handle);
     if (r != NULL) {
         /* A step that runs now may hold it: it is freed when the step ends. */
-        r->released = true;
-        r->cancelled = true;
-        if (!e->stepping) {
-            if (r->phase != REQUEST_DONE) request_end(e, r, WEFT_FINISH_CANCELLED, NULL);
-            request_free(e, r);
-        }
+        r->released = r->cancelled = true;
+        if (!e->stepping || r->phase != REQUEST_ACTIVE) queue_remove(e, r);
     }
     thread_lock_drop(e->lock);
     return r != NULL ? WEFT_OK : unknown_handle(handle, err);

@@ -36,8 +36,14 @@ typedef struct request_embedding {
 /* A request, from submit to release. The engine's lock guards every field but where it says
  * otherwise. */
 typedef struct request {
-    struct request *next; /* in order of submission */
+    struct request *prev, *next; /* of those that wait, in order of submission */
     weft_handle handle;
+    uint64_t number; /* in order of submission */
+    int32_t priority;
+    uint64_t deadline;        /* of clock_now_ns(); 0: none */
+    uint64_t n_idle;          /* steps it had no part in */
+    uint64_t stepped, passed; /* the last step it had a part in, and that it let others pass in */
+    uint32_t n_paused;
     request_phase phase;
     int32_t *tokens; /* [n_prompt + max_new]: the prompt, then what was sampled */
     float *logprobs; /* [max_new] */
@@ -58,6 +64,7 @@ typedef struct request {
     uint64_t salt;
     kv_space *space;            /* NULL: it neither finds nor leaves anything */
     kv_seq *seq;                /* while active; only the stepping thread looks inside */
+    bool begun;                 /* once */
     uint32_t n_known, n_cached; /* positions that were known, and those it began with */
     uint32_t n_kept;            /* of the last boundary */
     weft_cache_limit cache_limit;
@@ -69,6 +76,13 @@ typedef struct request {
     weft_error error;
     bool done_polled, cancelled, released;
 } request;
+
+/* Where a handle points. */
+typedef struct request_slot {
+    request *r; /* NULL: free */
+    uint32_t generation;
+    uint32_t next_free; /* of free slots, index + 1; 0: none */
+} request_slot;
 
 /* A sequence's part of a step. */
 typedef struct batch_row {
@@ -116,17 +130,46 @@ struct weft_engine {
     sample_scratch scratch;
     arena arena; /* batch arrays */
     uint64_t weight_bytes_step;
-    thread_lock *lock; /* guards all below and the requests */
-    request *first, *last;
-    uint32_t n_requests, n_active;
+    thread_lock *lock;   /* guards all below and the requests */
+    request_slot *slots; /* [n_slots] */
+    uint32_t n_slots, free_slot;
+    request *first_waiting, *last_waiting; /* in order of submission */
+    request **active;                      /* [max_sequences], n_active, who comes first first */
+    uint32_t n_requests, n_active, n_waiting;
+    uint64_t n_submitted, n_steps, n_paused;
+    uint64_t ns_steps, ns_runs;     /* time in steps, and of that in the backend */
     uint64_t n_drafted, n_accepted; /* of all requests */
     _Atomic(uint64_t) n_nonfinite;  /* of all steps, as in weft_engine_info */
-    weft_handle next_handle;
     bool stepping;
 };
 
+/* Room for one more request: LIMIT or NOMEM. The functions of the queue are called with the lock
+ * held. */
+weft_status queue_reserve(weft_engine *e, weft_error *err);
+
+/* After a queue_reserve; it waits then. Sets its handle. */
+void queue_add(weft_engine *e, request *r);
+
+/* NULL where there is none, or it was released. */
+request *queue_find(const weft_engine *e, weft_handle handle);
+
+/* Ends a request, if it has not ended, and frees it. Outside a run. */
+void queue_remove(weft_engine *e, request *r);
+
+/* Of active ones, those that were released during a run. */
+void queue_free_released(weft_engine *e);
+
+/* Before a step: ends what was cancelled or is late, pauses who must make room, begins who may. */
+void queue_prepare(weft_engine *e);
+
+/* When the rows of a step are chosen: whoever is not among them rises. */
+void queue_count_idle(weft_engine *e);
+
+/* Frees all. */
+void queue_close(weft_engine *e);
+
 /* Chooses the rows of a step and fills the batch; false when there is nothing to run. Called with
- * the lock held; admits, drops what was cancelled. */
+ * the lock held. */
 bool scheduler_fill(weft_engine *e);
 
 /* After a run: copies logits, samples, commits, ends requests. Called with the lock held. */
@@ -180,8 +223,8 @@ weft_status cache_store(weft_engine *e, const char *kv, const engine_store **sto
 /* Gives all of it back; every request is gone. */
 void cache_close(weft_engine *e);
 
-/* r->seq, with what is known of its prompt. As kv_seq_create. */
-weft_status cache_begin(weft_engine *e, request *r, weft_error *err);
+/* r->seq for n_positions, with what is known of its tokens. As kv_seq_create. */
+weft_status cache_begin(weft_engine *e, request *r, uint32_t n_positions, weft_error *err);
 
 /* Positions of its next n after which recurrent states are to be marked; 0: none. */
 uint32_t cache_mark(const request *r, uint32_t n);
@@ -221,7 +264,7 @@ void media_lay_out(weft_engine *e);
 /* Encodes the images that the batch is the first to need, and lays out what replaces its tokens. */
 weft_status media_encode(weft_engine *e, weft_error *err);
 
-/* Unlinks and frees a released request. */
-void request_free(weft_engine *e, request *r);
+/* Frees a request that is in no list. */
+void request_destroy(const weft_engine *e, request *r);
 
 #endif

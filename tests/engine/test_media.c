@@ -100,7 +100,7 @@ static graph_id inner_output(const graph *g)
 }
 
 /* What the tower computes on its way, of the image that it was fed last. */
-static void check_inner(weft_engine *e, const shown *s)
+static void check_inner(weft_engine *e, const media_image *image, const shown *s)
 {
     const graph *g = &e->model->tower.graph;
     size_t n_expected;
@@ -119,7 +119,6 @@ static void check_inner(weft_engine *e, const shown *s)
     graph_finish(&part, rows ? graph_take(&part, last) : last);
     weft_error err = {WEFT_OK, ""};
     assert_ok(graph_status(&part, &err), &err);
-    const media_image *image = &e->first->media.images[0];
     uint32_t n = tower_patches(&e->model->tower, &image->image);
     uint32_t pool = e->model->tower.params.image.pool;
     uint32_t row_starts[2] = {0, n};
@@ -167,14 +166,14 @@ static void check_features(const shown *s, const char *on, const char *isa)
     do {
         assert_ok(weft_step(e, &n_active, &err), &err);
     } while (n_active > 0);
-    const media_image *image = &e->first->media.images[0];
+    const media_image *image = &queue_find(e, r.handle)->media.images[0];
     size_t n_expected;
     float *expected = run_read_tensor(s->file, "image_features", &n_expected);
     assert_non_null(expected);
     assert_int_equal((size_t)image->n_tokens * e->model->params.n_embd, n_expected);
     assert_floats_near(image->features, expected, n_expected,
                        2e-5 * deviation(expected, n_expected));
-    check_inner(e, s);
+    check_inner(e, image, s);
     free(expected);
     run_collect(e, &r);
     run_free(&r);
@@ -372,7 +371,7 @@ static void check_cache(const shown *s)
     do {
         assert_ok(weft_step(e, &n_active, &err), &err);
     } while (n_active > 0);
-    assert_false(e->last->media.images[0].encoded);
+    assert_false(queue_find(e, again.handle)->media.images[0].encoded);
     run_collect(e, &again);
     assert_int_equal(again.n_known, s->n_ids - 1);
     assert_int_equal(again.n_cached, s->n_ids - 1);

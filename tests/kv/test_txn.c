@@ -886,11 +886,12 @@ static void walk_run(uint64_t seed, const char *spec, uint32_t page_tokens, laye
         pair_destroy(&k.w, &k.pairs[i]);
     }
     k.w.memory.armed = false;
-    print_message("seed %llu, %s, pages of %u: %u steps, %u clones, %u trims, %u replays, %u "
-                  "marks, %u encoded and %u not, %u resized; %u trims, %u sequences, %u resizes refused\n",
-                  (unsigned long long)seed, spec, page_tokens, k.n_steps, k.n_clones, k.n_trims,
-                  k.w.pages.n_replays, k.n_marks, k.n_encoded, k.n_not_encoded, k.n_resizes,
-                  k.n_refused_trims, k.n_refused_creates, k.n_refused_resizes);
+    print_message(
+        "seed %llu, %s, pages of %u: %u steps, %u clones, %u trims, %u replays, %u "
+        "marks, %u encoded and %u not, %u resized; %u trims, %u sequences, %u resizes refused\n",
+        (unsigned long long)seed, spec, page_tokens, k.n_steps, k.n_clones, k.n_trims,
+        k.w.pages.n_replays, k.n_marks, k.n_encoded, k.n_not_encoded, k.n_resizes,
+        k.n_refused_trims, k.n_refused_creates, k.n_refused_resizes);
     assert_true(k.n_resizes > n_operations / 40 && k.n_refused_resizes > 0);
     assert_true(k.n_steps > n_operations / 4 && k.n_trims > n_operations / (mixed ? 100 : 40));
     assert_true(!mixed || k.w.pages.n_replays > n_operations / 30);

@@ -58,6 +58,9 @@ void run_submit(weft_engine *engine, uint32_t n_vocab, run *r)
         .stop_ids = r->stop_ids,
         .n_stop_ids = r->n_stop_ids,
         .draft = r->draft,
+        .priority = r->priority,
+        .deadline_ms = r->deadline_ms,
+        .cache_salt = r->cache_salt,
         .images = r->images,
         .n_images = r->n_images,
     };
@@ -89,6 +92,7 @@ void run_collect(weft_engine *engine, run *r)
         r->cache_limit = event.cache_limit;
         r->n_drafted = event.n_drafted;
         r->n_accepted = event.n_accepted;
+        r->n_paused = event.n_paused;
         if (event.finish == WEFT_FINISH_ERROR) fail_msg("%s", event.error.message);
         break;
     }

@@ -26,7 +26,10 @@ typedef struct run {
     weft_sampling sampling;         /* all zero: greedy */
     const int32_t *stop_ids;        /* [n_stop_ids], with stops */
     uint32_t n_stop_ids;
-    const char *draft;        /* as in weft_request */
+    const char *draft; /* as in weft_request */
+    int32_t priority;  /* likewise, with the next */
+    uint32_t deadline_ms;
+    uint64_t cache_salt;
     const weft_image *images; /* [n_images] */
     uint32_t n_images;
     uint32_t n_expanded;           /* tokens of the prompt with those of images; 0: n_prompt */
@@ -40,7 +43,7 @@ typedef struct run {
     float *prompt_logits; /* [n_prompt or n_expanded, n_vocab] or NULL */
     float *new_logits;    /* [max_new, n_vocab] */
     weft_finish finish;
-    uint32_t n_drafted, n_accepted;
+    uint32_t n_drafted, n_accepted, n_paused;
     weft_handle handle;
 } run;
 
