@@ -60,7 +60,6 @@ static void begin_state(const kv_txn_row *row, uint32_t layer)
 static void begin_row(const kv_txn_row *row)
 {
     kv_seq *seq = row->seq;
-    seq->open = true;
     seq_drop_mark(seq);
     if (row->mark > 0) seq->mark_at = seq->len + row->mark;
     uint32_t first = seq_pages_for(seq->config, seq->len);
@@ -123,47 +122,62 @@ static weft_status check_mark(const kv_txn_row *row, uint32_t row_i, weft_error 
     return WEFT_OK;
 }
 
-static weft_status check_rows(const kv_txn_row *rows, uint32_t n_rows, weft_error *err)
+/* Whether the row can be; its sequence is not open. */
+static weft_status check_row(const kv_txn_row *row, uint32_t row_i, weft_error *err)
 {
-    for (uint32_t i = 0; i < n_rows; i++) {
-        const kv_seq *seq = rows[i].seq;
-        weft_status status;
-        for (uint32_t k = 0; k < i; k++) {
-            if (rows[k].seq == seq) {
-                return err_set(err, WEFT_ARGUMENT, "rows %u and %u of a step are the same sequence",
-                               k, i);
-            }
-        }
-        if (seq->open) { /* T-5 */
-            return err_set(err, WEFT_ARGUMENT, "row %u: the sequence is in another step", i);
-        }
-        if (rows[i].n == 0 || rows[i].n > seq->config->bounds.most_append) {
-            return err_set(err, WEFT_LIMIT, "row %u appends %u positions, a step takes 1 to %u", i,
-                           rows[i].n, seq->config->bounds.most_append);
-        }
-        if (rows[i].n > kv_seq_most_append(seq)) {
-            return err_set(err, WEFT_LIMIT, "row %u spans position %u, where it is converted", i,
-                           seq->config->start);
-        }
-        status = check_mark(&rows[i], i, err);
-        if (status != WEFT_OK) return status;
-        uint32_t verify = seq->config->bounds.most_verify;
-        if (seq->config->n_recurrent > 0 && may_replay(&rows[i]) && rows[i].n > verify) {
-            return err_set(err, WEFT_LIMIT, "row %u verifies %u positions, a record holds %u", i,
-                           rows[i].n, verify);
-        }
-        if (rows[i].n > seq->limit - seq->len) {
-            return err_set(err, WEFT_LIMIT, "row %u would have %u positions, reserved for %u", i,
-                           seq->len + rows[i].n, seq->limit);
-        }
+    const kv_seq *seq = row->seq;
+    if (row->n == 0 || row->n > seq->config->bounds.most_append) {
+        return err_set(err, WEFT_LIMIT, "row %u appends %u positions, a step takes 1 to %u", row_i,
+                       row->n, seq->config->bounds.most_append);
+    }
+    if (row->n > kv_seq_most_append(seq)) {
+        return err_set(err, WEFT_LIMIT, "row %u spans position %u, where it is converted", row_i,
+                       seq->config->start);
+    }
+    weft_status status = check_mark(row, row_i, err);
+    if (status != WEFT_OK) return status;
+    uint32_t verify = seq->config->bounds.most_verify;
+    if (seq->config->n_recurrent > 0 && may_replay(row) && row->n > verify) {
+        return err_set(err, WEFT_LIMIT, "row %u verifies %u positions, a record holds %u", row_i,
+                       row->n, verify);
+    }
+    if (row->n > seq->limit - seq->len) {
+        return err_set(err, WEFT_LIMIT, "row %u would have %u positions, reserved for %u", row_i,
+                       seq->len + row->n, seq->limit);
     }
     return WEFT_OK;
+}
+
+/* Why a sequence is open already: T-5. */
+static weft_status refuse_open(const kv_txn_row *rows, uint32_t row_i, weft_error *err)
+{
+    for (uint32_t k = 0; k < row_i; k++) {
+        if (rows[k].seq != rows[row_i].seq) continue;
+        return err_set(err, WEFT_ARGUMENT, "rows %u and %u of a step are the same sequence", k,
+                       row_i);
+    }
+    return err_set(err, WEFT_ARGUMENT, "row %u: the sequence is in another step", row_i);
+}
+
+/* Opens all sequences, or none. */
+static weft_status open_rows(const kv_txn_row *rows, uint32_t n_rows, weft_error *err)
+{
+    weft_status status = WEFT_OK;
+    uint32_t i = 0;
+    for (; i < n_rows && status == WEFT_OK; i++) {
+        status = rows[i].seq->open ? refuse_open(rows, i, err) : check_row(&rows[i], i, err);
+        if (status == WEFT_OK) rows[i].seq->open = true;
+    }
+    if (status == WEFT_OK) return WEFT_OK;
+    /* The last is the one that failed. */
+    for (i--; i > 0; i--) rows[i - 1].seq->open = false;
+    return status;
 }
 
 weft_status kv_txn_begin(kv_txn *txn, const kv_txn_row *rows, uint32_t n_rows, weft_error *err)
 {
     if (txn->state != KV_TXN_IDLE) return err_set(err, WEFT_ARGUMENT, "a step has already begun");
-    weft_status status = check_rows(rows, n_rows, err);
+    weft_status status = open_rows(rows, n_rows, err);
     if (status != WEFT_OK) return status;
     for (uint32_t i = 0; i < n_rows; i++) begin_row(&rows[i]);
     txn->state = KV_TXN_RESERVED;
