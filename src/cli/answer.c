@@ -47,7 +47,8 @@ static weft_status submit(weft_engine *engine, answer *a, weft_error *err)
                       .sampling = a->of->sampling,
                       .new_logits = a->logits,
                       .kv = a->kv,
-                      .draft = a->draft};
+                      .draft = a->draft,
+                      .priority = a->priority};
     a->n_tokens = 0;
     a->done = false;
     return weft_submit(engine, &r, &a->handle, err);
@@ -68,6 +69,7 @@ static weft_status poll(weft_engine *engine, answer *a, weft_error *err)
         a->n_cached = event.n_cached;
         a->n_drafted = event.n_drafted;
         a->n_accepted = event.n_accepted;
+        a->n_paused = event.n_paused;
         if (event.finish == WEFT_FINISH_ERROR)
             return err_set(err, event.error.status, "%s", event.error.message);
     }
@@ -79,11 +81,12 @@ weft_status answers_take(weft_engine *engine, answer *answers, uint32_t n, weft_
     weft_status status = WEFT_OK;
     uint32_t n_asked = 0;
     uint32_t n_active = 1;
-    for (; n_asked < n && status == WEFT_OK; n_asked += status == WEFT_OK)
-        status = submit(engine, &answers[n_asked], err);
-    while (status == WEFT_OK && n_active > 0) {
-        status = weft_step(engine, &n_active, err);
-        for (uint32_t i = 0; i < n && status == WEFT_OK; i++)
+    for (uint32_t step = 0; status == WEFT_OK && (n_active > 0 || n_asked < n); step++) {
+        for (; n_asked < n && answers[n_asked].after <= step && status == WEFT_OK;
+             n_asked += status == WEFT_OK)
+            status = submit(engine, &answers[n_asked], err);
+        if (status == WEFT_OK) status = weft_step(engine, &n_active, err);
+        for (uint32_t i = 0; i < n_asked && status == WEFT_OK; i++)
             status = poll(engine, &answers[i], err);
     }
     /* Nothing writes to the logits of what was released. */

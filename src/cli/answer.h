@@ -13,13 +13,15 @@ typedef struct question {
 
 typedef struct answer {
     const question *of;     /* borrowed */
-    const char *kv, *draft; /* as in weft_request */
+    const char *kv, *draft; /* as in weft_request, with the next */
+    int32_t priority;
+    uint32_t after; /* steps, before it is asked */
     uint32_t n_vocab;
     int32_t *tokens; /* [max_new] */
     float *logprobs; /* [max_new] */
     float *logits;   /* [max_new, n_vocab] */
     uint32_t n_tokens;
-    uint32_t n_cached, n_drafted, n_accepted; /* as in weft_event */
+    uint32_t n_cached, n_drafted, n_accepted, n_paused; /* as in weft_event */
     weft_handle handle;
     bool done;
 } answer;
@@ -27,8 +29,8 @@ typedef struct answer {
 weft_status answer_init(answer *a, const question *q, uint32_t n_vocab, weft_error *err);
 void answer_deinit(answer *a);
 
-/* Asks the n questions at once, as one batch, and takes what comes until all is there. Stop tokens
- * end nothing. A request that fails fails all. */
+/* Asks the n questions in order, each when its time comes, and takes what comes until all is there.
+ * Stop tokens end nothing. A request that fails fails all. */
 weft_status answers_take(weft_engine *engine, answer *answers, uint32_t n, weft_error *err);
 
 /* Which token of the two answers, from 1, is the first that is not the same token with the same

@@ -98,6 +98,7 @@ typedef struct setting {
     uint32_t chunk, n_threads; /* n_threads 0: as all others */
     uint64_t memory_bytes;     /* 0: enough */
     bool cache, drafts;
+    uint32_t n_sequences; /* 0: TOGETHER_MOST */
 } setting;
 
 static uint32_t longest(const column *col)
@@ -117,7 +118,7 @@ static weft_engine_options options_of(const column *col, setting s)
     o.kv = s.kv != NULL ? s.kv : col->kv;
     o.chunk_tokens = s.chunk;
     o.context = longest(col);
-    o.max_sequences = TOGETHER_MOST;
+    o.max_sequences = s.n_sequences > 0 ? s.n_sequences : TOGETHER_MOST;
     if (s.n_threads > 0) o.n_threads = s.n_threads;
     if (o.memory_bytes == 0) o.memory_bytes = col->memory_bytes;
     if (s.memory_bytes > 0) o.memory_bytes = s.memory_bytes;
@@ -187,6 +188,8 @@ typedef struct ask {
     uint8_t prompt;
     const char *kv, *draft;
     const answer *expected;
+    int32_t priority;
+    uint32_t after;
 } ask;
 
 /* All of them at once. n_cached: of each; may be NULL. */
@@ -200,6 +203,8 @@ static weft_status ask_together(column *col, weft_engine *engine, const ask *ask
         status = answer_init(&got[i], &col->questions[asks[i].prompt], col->n_vocab, err);
         got[i].kv = asks[i].kv;
         got[i].draft = asks[i].draft;
+        got[i].priority = asks[i].priority;
+        got[i].after = asks[i].after;
     }
     if (status == WEFT_OK) status = answers_take(engine, got, n, err);
     for (uint32_t i = 0; i < n; i++) {
@@ -208,6 +213,7 @@ static weft_status ask_together(column *col, weft_engine *engine, const ask *ask
         cell->n_reused += got[i].n_cached;
         cell->n_drafted += got[i].n_drafted;
         cell->n_accepted += got[i].n_accepted;
+        cell->n_paused += got[i].n_paused;
         if (n_cached != NULL) n_cached[i] = got[i].n_cached;
         answer_deinit(&got[i]);
     }
@@ -396,7 +402,8 @@ static weft_status convert_again(column *col, const conversion *x, uint32_t chun
 {
     ask asks[N_CONVERSIONS];
     for (uint32_t i = 0; i < N_CONVERSIONS; i++)
-        asks[i] = (ask){CONVERSIONS[i].prompt, x->specs[i], NULL, &x->whole[i]};
+        asks[i] =
+            (ask){.prompt = CONVERSIONS[i].prompt, .kv = x->specs[i], .expected = &x->whole[i]};
     weft_engine *engine;
     weft_status status = open_engine(col, (setting){.chunk = chunk}, &engine, err);
     if (status != WEFT_OK) return status;
@@ -557,6 +564,29 @@ static weft_status check_pressed(column *col, check_row row, check_cell *cell, w
     return status;
 }
 
+/* One sequence, which two others take in turn while the first answers. */
+static weft_status check_paused(column *col, check_row row, check_cell *cell, weft_error *err)
+{
+    (void)row;
+    ask asks[] = {plain(col, REPEATED), plain(col, ONE), plain(col, PAGE_LESS)};
+    if (col->questions[REPEATED].n_ids == 0 || col->questions[PAGE_LESS].n_ids == 0) {
+        settle(cell, CHECK_SKIPPED, TOO_SMALL);
+        return WEFT_OK;
+    }
+    for (uint32_t i = 1; i < COUNT_OF(asks); i++) {
+        asks[i].priority = (int32_t)i;
+        asks[i].after = 4 * i;
+    }
+    weft_engine *engine;
+    setting s = {.chunk = 64, .n_sequences = 1, .cache = true};
+    weft_status status = open_engine(col, s, &engine, err);
+    if (status != WEFT_OK) return status;
+    status = ask_together(col, engine, asks, COUNT_OF(asks), cell, NULL, err);
+    weft_engine_close(engine);
+    if (status == WEFT_OK && cell->n_paused < 2) settle(cell, CHECK_EMPTY, "nothing was paused");
+    return status;
+}
+
 /* ---- all of them ----------------------------------------------------------------------------- */
 
 static weft_status (*const RUN[CHECK_ROWS])(column *, check_row, check_cell *, weft_error *) = {
@@ -566,6 +596,7 @@ static weft_status (*const RUN[CHECK_ROWS])(column *, check_row, check_cell *, w
     [CHECK_THREADS] = check_plain,       [CHECK_DRAFTS] = check_drafts,
     [CHECK_CONVERTED] = check_converted, [CHECK_WARM] = check_warm,
     [CHECK_RESTORED] = check_restored,   [CHECK_PRESSED] = check_pressed,
+    [CHECK_PAUSED] = check_paused,
 };
 
 const char *check_label(check_row row)

@@ -23,7 +23,8 @@ enum { CHECKS_CODECS_MOST = 12, CHECKS_PROMPTS = 9, CHECKS_LOOP = 25 };
     X(CONVERTED, "converted", "with start=N: in chunks and together against alone and whole")      \
     X(WARM, "warm", "begun with what earlier requests left")                                       \
     X(RESTORED, "restored", "begun with what a file has of an engine that is gone")                \
-    X(PRESSED, "little memory", "where what is kept must give way")
+    X(PRESSED, "little memory", "where what is kept must give way")                                \
+    X(PAUSED, "paused", "in the middle, for requests that come first")
 
 typedef enum check_row {
 #define CHECK_ENUM(name, label, what) CHECK_##name,
@@ -47,7 +48,7 @@ typedef struct check_cell {
     const char *reason;
     uint32_t n_compared; /* answers */
     uint64_t n_reused;   /* prompt tokens that were known */
-    uint64_t n_drafted, n_accepted;
+    uint64_t n_drafted, n_accepted, n_paused;
 } check_cell;
 
 typedef struct checks {

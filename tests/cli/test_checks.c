@@ -177,6 +177,7 @@ static void test_every_row_sees_a_fault_and_only_its_own(void **state)
     assert_true(c.cells[CHECK_WARM][0].n_reused > 63);
     assert_true(c.cells[CHECK_PRESSED][0].n_reused > 0);
     assert_true(c.cells[CHECK_DRAFTS][0].n_accepted > 0);
+    assert_int_equal(c.cells[CHECK_PAUSED][0].n_paused, 2);
     uint32_t at[CHECK_ROWS];
     for (uint32_t row = 0; row < CHECK_ROWS; row++) at[row] = request_of(row);
     for (uint32_t row = 0; row < CHECK_ROWS; row += TEST_SLOWED ? 4 : 1) {
@@ -205,7 +206,7 @@ static void test_a_fault_in_what_is_compared_with(void **state)
     assert_int_equal(plant.requests[1].row, ALONE);
     assert_int_equal(plant.requests[1].n_prompt, 1);
     static const check_row USES[] = {CHECK_CHUNKS_1, CHECK_COMPANY_3, CHECK_COMPANY_6,
-                                     CHECK_THREADS, CHECK_PRESSED};
+                                     CHECK_THREADS,  CHECK_PRESSED,   CHECK_PAUSED};
     assert_int_equal(c.n_wrong, sizeof USES / sizeof USES[0]);
     for (size_t i = 0; i < sizeof USES / sizeof USES[0]; i++) {
         assert_int_equal(c.cells[USES[i]][0].result, CHECK_DIFFERS);

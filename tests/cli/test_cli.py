@@ -962,7 +962,7 @@ class Selfcheck(Case):
 
     ROWS = (
         "chunks of 1|chunks of 7|chunks of 64|with 2 others|with 5 others|codecs mixed"
-        "|other threads|drafts|converted|warm|restored|little memory"
+        "|other threads|drafts|converted|warm|restored|little memory|paused"
     ).split("|")
 
     def table(self, path, *words):
