@@ -163,6 +163,23 @@ typedef struct weft_tensor_info {
 WEFT_API weft_status weft_model_tensor(const weft_model *model, uint32_t index,
                                        weft_tensor_info *info, weft_error *err);
 
+/* Of a model without experts all of it is 0. */
+typedef struct weft_experts_info {
+    uint32_t struct_size;
+    uint32_t n_layers;  /* that have experts */
+    uint32_t n_experts; /* of such a layer, and that a token goes to in it: the most of any */
+    uint32_t n_top;
+    uint64_t n_all;       /* of all layers */
+    uint64_t n_bytes;     /* of all their matrices, as stored; part of the model's */
+    uint64_t bytes_each;  /* of memory for one that is streamed: whole blocks of its files, and what
+                             is kept beside them */
+    uint64_t bytes_least; /* expert_bytes of an engine must be at least this */
+} weft_experts_info;
+
+/* What streaming experts would take. */
+WEFT_API weft_status weft_model_experts(const weft_model *model, weft_experts_info *info,
+                                        weft_error *err);
+
 typedef struct weft_kv_info {
     uint32_t struct_size;
     uint64_t bytes_per_token; /* of layers that grow without bound */
@@ -271,6 +288,11 @@ typedef struct weft_engine_options {
     uint32_t max_image_tokens; /* most tokens that an image may come to; larger ones are made
                                   smaller. Memory for that is taken when the first image comes.
                                   0: 1280 */
+    /* Not 0: experts are read from their files when tokens go to them, and so much memory holds
+     * those that were used last; the answers are the same. LIMIT when that is less than
+     * bytes_least of weft_experts_info, ARGUMENT when the model has no experts, UNSUPPORTED with
+     * the backend "ref". A file that cannot be read ends the requests of its step with IO. */
+    uint64_t expert_bytes;
 } weft_engine_options;
 
 enum { WEFT_ENGINE_NO_CACHE = 1 /* no request begins with what another left */ };
@@ -465,6 +487,15 @@ typedef struct weft_engine_info {
     uint64_t n_paused;            /* times that a request made room for others */
     uint64_t n_steps;
     uint64_t ns_steps, ns_runs; /* time in weft_step, and of that in the backend */
+    uint64_t expert_bytes;      /* memory for experts that are streamed; 0: they are not, and what
+                                follows is 0, too */
+    uint64_t n_experts_used; /* counted in each layer of each step: experts that tokens went to; of
+                                these, those that memory had already */
+    uint64_t n_experts_there;
+    uint64_t n_experts_ahead; /* read before it was known whether tokens would go to them; of these,
+                                 those that tokens went to */
+    uint64_t n_experts_ahead_used;
+    uint64_t expert_bytes_read;
 } weft_engine_info;
 
 WEFT_API weft_status weft_engine_get_info(const weft_engine *engine, weft_engine_info *info,

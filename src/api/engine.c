@@ -46,6 +46,7 @@ static weft_status effective(const weft_engine_options *from, const struct llm *
                           .max_image_tokens = from->max_image_tokens,
                           .memory_bytes = from->memory_bytes,
                           .cache_bytes = from->cache_bytes,
+                          .expert_bytes = from->expert_bytes,
                           .no_cache = (from->flags & WEFT_ENGINE_NO_CACHE) != 0};
     if ((from->flags & ~(uint32_t)WEFT_ENGINE_NO_CACHE) != 0)
         return err_set(err, WEFT_ARGUMENT, "unknown flags %x", from->flags);

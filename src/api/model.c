@@ -80,6 +80,22 @@ void weft_model_close(weft_model *model)
     mem_free(&allocator, model, sizeof *model);
 }
 
+weft_status weft_model_experts(const weft_model *model, weft_experts_info *info, weft_error *err)
+{
+    err_clear(err);
+    if (model == NULL) return err_set(err, WEFT_ARGUMENT, "model is NULL");
+    experts_size size = engine_experts_size(model->model);
+    weft_experts_info ours = {.struct_size = sizeof ours,
+                              .n_layers = size.n_layers,
+                              .n_experts = size.n_experts,
+                              .n_top = size.n_top,
+                              .n_all = size.n_all,
+                              .n_bytes = size.n_bytes,
+                              .bytes_each = size.each_bytes,
+                              .bytes_least = size.each_bytes * EXPERTS_LEAST};
+    return API_GIVE(ours, info, bytes_least, "weft_experts_info", err);
+}
+
 static void count_tensors(const weights *w, weft_model_info *info)
 {
     for (uint32_t i = 0; i < w->n_tensors; i++) {

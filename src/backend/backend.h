@@ -17,11 +17,30 @@
 typedef struct backend backend;           /* each backend defines its own */
 typedef struct backend_plan backend_plan; /* likewise */
 
+/* Experts are read from the files that they are mapped from, through so many bytes of memory. */
+typedef struct backend_experts {
+    uint64_t n_bytes;
+    const io_map *maps;       /* [n_files] */
+    const char *const *paths; /* [n_files] */
+    uint32_t n_files;
+} backend_experts;
+
+typedef struct backend_expert_stats {
+    uint64_t n_bytes;      /* of memory for them */
+    uint64_t n_used;       /* experts that layers wanted, one at a time */
+    uint64_t n_hits;       /* of these, those that were there */
+    uint64_t n_ahead;      /* read before it was known that they would be wanted */
+    uint64_t n_ahead_used; /* of these, those that were */
+    uint64_t bytes_read;
+} backend_expert_stats;
+
 typedef struct backend_config {
     env env;
     const char *isa;    /* NULL: the best there is */
     weft_act act;       /* what the input of a linear layer is rounded to */
     uint32_t n_threads; /* at least 1 */
+    /* NULL: experts are used where they are mapped. Borrowed until the backend is closed. */
+    const backend_experts *experts;
 } backend_config;
 
 /* One step: rows are sequences, tokens are concatenated row by row. */
@@ -153,9 +172,13 @@ typedef struct backend_api {
     weft_status (*plan)(backend *b, const graph *g, const backend_limits *limits,
                         backend_plan **plan, weft_error *err);
     void (*plan_free)(backend *b, backend_plan *plan);
-    size_t (*plan_bytes)(const backend_plan *plan);
+    size_t (*plan_bytes)(const backend_plan *plan); /* without memory for experts */
+    /* Of experts that are read when they are needed; may be called while a step runs. All zero
+     * where there are none. */
+    void (*experts)(const backend_plan *plan, backend_expert_stats *stats);
 
-    /* Allocates nothing. DEVICE on failure; what lies beyond the views' len is then undefined. */
+    /* Allocates nothing. DEVICE on failure, IO where an expert cannot be read; what lies beyond the
+     * views' len is then undefined. */
     weft_status (*run)(backend *b, backend_plan *plan, const backend_step *step, weft_error *err);
     weft_status (*wait)(backend *b, weft_error *err);
 

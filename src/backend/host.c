@@ -29,6 +29,19 @@ void host_copy(backend *b, void *to, const void *from, size_t n_bytes)
     memcpy(to, from, n_bytes);
 }
 
+weft_status host_wait(backend *b, weft_error *err)
+{
+    (void)b;
+    (void)err;
+    return WEFT_OK;
+}
+
+void host_no_experts(const backend_plan *plan, backend_expert_stats *stats)
+{
+    (void)plan;
+    *stats = (backend_expert_stats){0};
+}
+
 /* The columns of a key that are not its codec's. */
 static const kv_codec *tail_codec(const kv_geometry *g)
 {

@@ -9,6 +9,10 @@ weft_status host_supports(const backend *b, const graph *g, weft_error *err);
 void host_copy(backend *b, void *to, const void *from, size_t n_bytes);
 void host_convert(backend *b, const backend_conversion *c);
 
+/* backend_api.wait where a run has returned when it is done, .experts where none are streamed. */
+weft_status host_wait(backend *b, weft_error *err);
+void host_no_experts(const backend_plan *plan, backend_expert_stats *stats);
+
 /* Writes one position of a sequence: k [n_heads, k_dim], v [n_heads, v_dim]; v is not looked at
  * where values are not stored. Returns how many numbers were not finite and are now. */
 uint32_t host_append(const kv_view *view, uint32_t position, const float *k, const float *v);

@@ -1,6 +1,6 @@
 /* io.c - the operating system's files behind struct io. */
 // NOLINTNEXTLINE(bugprone-reserved-identifier): the C library's
-#define _DEFAULT_SOURCE /* syscall */
+#define _DEFAULT_SOURCE /* syscall; not _GNU_SOURCE, with which strerror_r is another one */
 #include "base/io.h"
 
 #include <dirent.h>
@@ -19,6 +19,11 @@
 
 #include "base/clock.h"
 #include "base/str.h"
+
+/* glibc has the name for _GNU_SOURCE only. */
+#if !defined(O_DIRECT) && defined(__O_DIRECT)
+#define O_DIRECT __O_DIRECT
+#endif
 
 /* strerror is not safe in threads; strerror_r of POSIX is. */
 static weft_status fail(weft_error *err, const char *verb, const char *path, int code)
@@ -95,9 +100,10 @@ static weft_status system_map(const io *files, const char *path, io_map *map, we
     *map = (io_map){0};
     int fd;
     uint64_t size = 0;
+    struct stat st;
     weft_status status = open_file(path, &fd, &size, err);
     if (status != WEFT_OK) return status;
-    if (size == 0 || size > SIZE_MAX / 2) {
+    if (fstat(fd, &st) != 0 || size == 0 || size > SIZE_MAX / 2) {
         close(fd);
         return err_set(err, WEFT_FORMAT, "cannot map '%s': it has %llu bytes", path,
                        (unsigned long long)size);
@@ -106,7 +112,7 @@ static weft_status system_map(const io *files, const char *path, io_map *map, we
     int code = errno;
     close(fd);
     if (data == MAP_FAILED) return fail(err, "map", path, code);
-    *map = (io_map){data, (size_t)size, data};
+    *map = (io_map){data, (size_t)size, data, (uint64_t)st.st_dev, (uint64_t)st.st_ino};
     return WEFT_OK;
 }
 
@@ -221,6 +227,66 @@ static weft_status system_read_at(const io *files, const io_file *f, uint64_t of
 {
     (void)files;
     return read_all(f->fd, f->path, offset, buffer, n_bytes, err);
+}
+
+/* A file system without direct reads refuses when a file is opened, or else at the first read. */
+static weft_status system_open_blocks(const io *files, const char *path, const io_map *map,
+                                      io_file *f, weft_error *err)
+{
+    (void)files;
+    struct stat st;
+    *f = (io_file){.fd = -1, .path = path};
+#ifdef O_DIRECT
+    f->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_DIRECT);
+#endif
+    if (f->fd < 0) f->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (f->fd < 0) return fail(err, "open", path, errno);
+    int code = fstat(f->fd, &st) == 0 ? 0 : errno;
+    bool same = code == 0 && (uint64_t)st.st_dev == map->device &&
+                (uint64_t)st.st_ino == map->inode && (uint64_t)st.st_size == map->size;
+    if (same) {
+        /* Without direct reads: no more than is asked for. */
+        posix_fadvise(f->fd, 0, 0, POSIX_FADV_RANDOM);
+        return WEFT_OK;
+    }
+    close(f->fd);
+    f->fd = -1;
+    if (code != 0) return fail(err, "open", path, code);
+    return err_set(err, WEFT_IO, "'%s' is another file than when the model was opened", path);
+}
+
+/* From now on through the system's cache. */
+static bool drop_direct(int fd)
+{
+#ifdef O_DIRECT
+    int flags = fcntl(fd, F_GETFL);
+    return flags >= 0 && fcntl(fd, F_SETFL, flags & ~O_DIRECT) == 0;
+#else
+    return false;
+#endif
+}
+
+static weft_status system_read_blocks(const io *files, const io_file *f, uint64_t offset,
+                                      void *buffer, size_t n_bytes, size_t n_least, weft_error *err)
+{
+    (void)files;
+    size_t done = 0;
+    bool direct = true;
+    while (done < n_least) {
+        ssize_t n = pread(f->fd, (char *)buffer + done, n_bytes - done, (off_t)(offset + done));
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0 && errno == EINVAL && direct && drop_direct(f->fd)) {
+            direct = false;
+            continue;
+        }
+        if (n < 0) return fail(err, "read", f->path, errno);
+        if (n == 0) break;
+        done += (size_t)n;
+    }
+    posix_fadvise(f->fd, (off_t)offset, (off_t)n_bytes, POSIX_FADV_DONTNEED);
+    if (done >= n_least) return WEFT_OK;
+    return err_set(err, WEFT_IO, "cannot read '%s': it ends at byte %llu, expected %llu", f->path,
+                   (unsigned long long)(offset + done), (unsigned long long)(offset + n_least));
 }
 
 static weft_status system_write_at(const io *files, const io_file *f, uint64_t offset,
@@ -374,6 +440,8 @@ static const io SYSTEM = {
     .open = system_open,
     .create = system_create,
     .read_at = system_read_at,
+    .open_blocks = system_open_blocks,
+    .read_blocks = system_read_blocks,
     .write_at = system_write_at,
     .sync = system_sync,
     .close = system_close,

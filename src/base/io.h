@@ -11,6 +11,7 @@ typedef struct io_map {
     const unsigned char *data;
     size_t size;
     void *handle;
+    uint64_t device, inode; /* which file it is, whatever its path names later */
 } io_map;
 
 /* An open file. */
@@ -19,7 +20,8 @@ typedef struct io_file {
     const char *path; /* for messages; borrowed */
 } io_file;
 
-enum { IO_PATH_BYTES = 4096 };
+/* IO_BLOCK: what offsets, sizes and memory of read_blocks are multiples of. */
+enum { IO_PATH_BYTES = 4096, IO_BLOCK = 4096 };
 
 typedef struct io io;
 struct io {
@@ -53,6 +55,14 @@ struct io {
                           weft_error *err);
     weft_status (*read_at)(const io *files, const io_file *f, uint64_t offset, void *buffer,
                            size_t n_bytes, weft_error *err);
+    /* A file that is mapped, for read_blocks; IO when path names another one by now. */
+    weft_status (*open_blocks)(const io *files, const char *path, const io_map *map, io_file *f,
+                               weft_error *err);
+    /* Whole blocks, past the system's cache of files where it lets us; where the file ends before
+     * n_bytes, what it has, which is n_least at least, else IO. May be called from several
+     * threads. */
+    weft_status (*read_blocks)(const io *files, const io_file *f, uint64_t offset, void *buffer,
+                               size_t n_bytes, size_t n_least, weft_error *err);
     weft_status (*write_at)(const io *files, const io_file *f, uint64_t offset, const void *data,
                             size_t n_bytes, weft_error *err);
     weft_status (*sync)(const io *files, const io_file *f, weft_error *err);

@@ -39,6 +39,17 @@ void *mem_alloc(const weft_allocator *allocator, size_t size)
     return allocator->resize(allocator->user, NULL, 0, size, MEM_ALIGN);
 }
 
+void *mem_alloc_aligned(const weft_allocator *allocator, size_t size, size_t align)
+{
+    ASSERT(align >= MEM_ALIGN && (align & (align - 1)) == 0);
+    return size == 0 ? NULL : allocator->resize(allocator->user, NULL, 0, size, align);
+}
+
+void mem_free_aligned(const weft_allocator *allocator, void *ptr, size_t size, size_t align)
+{
+    if (ptr != NULL) allocator->resize(allocator->user, ptr, size, 0, align);
+}
+
 void *mem_alloc_zero(const weft_allocator *allocator, size_t size)
 {
     void *ptr = mem_alloc(allocator, size);

@@ -13,6 +13,10 @@ void *mem_alloc(const weft_allocator *allocator, size_t size);
 /* The same, cleared. */
 void *mem_alloc_zero(const weft_allocator *allocator, size_t size);
 
+/* The same as mem_alloc, aligned to a power of two from 64 on; freed with the same. */
+void *mem_alloc_aligned(const weft_allocator *allocator, size_t size, size_t align);
+void mem_free_aligned(const weft_allocator *allocator, void *ptr, size_t size, size_t align);
+
 /* Grows or shrinks; NULL leaves the old block as it was. */
 void *mem_resize(const weft_allocator *allocator, void *ptr, size_t old_size, size_t new_size);
 

@@ -24,10 +24,15 @@ bool number_parse(str text, uint64_t most, uint64_t *value)
     return text.len > 0 && n <= most;
 }
 
-static bool parse_bytes(str text, uint64_t *value)
+static bool parse_bytes(const option_row *row, str text, uint64_t *value)
 {
     static const char UNITS[] = "KMG";
     uint32_t shift = 0;
+    size_t n_before = row->choices == NULL ? 0 : strlen(row->choices);
+    if (text.len < n_before) return false;
+    if (n_before > 0 && memcmp(text.ptr, row->choices, n_before) != 0) return false;
+    text.ptr += n_before;
+    text.len -= n_before;
     if (text.len > 0) {
         const char *unit = strchr(UNITS, text.ptr[text.len - 1]);
         if (unit != NULL && *unit != '\0') {
@@ -37,7 +42,7 @@ static bool parse_bytes(str text, uint64_t *value)
     }
     if (!number_parse(text, UINT64_MAX >> shift, value)) return false;
     *value <<= shift;
-    return true;
+    return (double)*value >= row->min;
 }
 
 static bool parse_count(const option_row *row, str text, uint32_t *value)
@@ -106,8 +111,8 @@ static weft_status refuse(const option_row *row, const char *text, weft_error *e
                        text, row->choices);
     case OPTION_BYTES:
         return err_set(err, WEFT_ARGUMENT,
-                       "%s%s is '%s', expected a number of bytes such as 512M or 2G", dashes(row),
-                       row->name, text);
+                       "%s%s is '%s', expected %sa number of bytes such as 512M or 2G", dashes(row),
+                       row->name, text, row->choices == NULL ? "" : row->choices);
     case OPTION_SEED:
         return err_set(err, WEFT_ARGUMENT, "%s%s is '%s', expected a whole number from 0",
                        dashes(row), row->name, text);
@@ -148,7 +153,7 @@ static weft_status take_value(const option_row *row, const char *text, void *val
         ((option_seed *)to)->given = true;
         break;
     case OPTION_BYTES:
-        ok = parse_bytes(str_of(text), to);
+        ok = parse_bytes(row, str_of(text), to);
         break;
     case OPTION_REAL:
         ok = parse_real(row, text, to);

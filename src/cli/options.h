@@ -47,8 +47,8 @@ typedef struct option_row {
     size_t offset;       /* of the value in the command's struct */
     const char *value;   /* what help calls it; NULL for a flag */
     const char *help;    /* one sentence without a full stop */
-    double min, max;     /* COUNT, REAL, LIST */
-    const char *choices; /* CHOICE */
+    double min, max;     /* COUNT, REAL, LIST; of BYTES min alone */
+    const char *choices; /* CHOICE; of BYTES what stands before the number, or NULL */
 } option_row;
 
 /* Tables that apply together; `values` is the struct that offsets count from. */

@@ -6,6 +6,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "cli/bytes.h"
 #include "cli/cache.h"
 
 #define AT(field) offsetof(session_values, field)
@@ -33,6 +34,7 @@ static const option_row ENGINE_ROWS[] = {
      "budget for keys and values, such as 512M or 2G (default: what the context needs, at least "
      "1G)",
      0, 0, NULL},
+    SESSION_EXPERTS_ROW(AT(experts)),
 };
 
 static const option_row CONTEXT_ROWS[] = {
@@ -94,6 +96,7 @@ weft_engine_options session_engine_options(const session_values *values)
         .n_threads = values->threads,
         .context = values->context,
         .memory_bytes = values->memory,
+        .expert_bytes = values->experts,
     };
     return options;
 }
@@ -126,6 +129,41 @@ void session_close(session *s)
     weft_model_close(s->model);
     id_list_deinit(&s->said);
     *s = (session){0};
+}
+
+static double percent(uint64_t part, uint64_t all)
+{
+    return all == 0 ? 0.0 : 100.0 * (double)part / (double)all;
+}
+
+void session_print_experts(const session *s, FILE *to)
+{
+    weft_engine_info info = {.struct_size = sizeof info};
+    char memory[BYTES_TEXT];
+    char bytes[BYTES_TEXT];
+    if (weft_engine_get_info(s->engine, &info, NULL) != WEFT_OK || info.expert_bytes == 0) return;
+    bytes_print_short(info.expert_bytes, memory);
+    bytes_print_short(info.expert_bytes_read, bytes);
+    fprintf(to,
+            "[experts in %s: of %llu that tokens went to %.1f%% were there, of %llu read ahead "
+            "%.1f%% were used; %s read]\n",
+            memory, (unsigned long long)info.n_experts_used,
+            percent(info.n_experts_there, info.n_experts_used),
+            (unsigned long long)info.n_experts_ahead,
+            percent(info.n_experts_ahead_used, info.n_experts_ahead), bytes);
+}
+
+void session_add_experts(const session *s, strbuf *out)
+{
+    weft_engine_info info = {.struct_size = sizeof info};
+    if (weft_engine_get_info(s->engine, &info, NULL) != WEFT_OK || info.expert_bytes == 0) return;
+    strbuf_printf(out, ",\"experts\":{\"bytes\":%llu,\"bytes_read\":%llu",
+                  (unsigned long long)info.expert_bytes,
+                  (unsigned long long)info.expert_bytes_read);
+    strbuf_printf(out, ",\"used\":%llu,\"there\":%llu,\"ahead\":%llu,\"ahead_used\":%llu}",
+                  (unsigned long long)info.n_experts_used, (unsigned long long)info.n_experts_there,
+                  (unsigned long long)info.n_experts_ahead,
+                  (unsigned long long)info.n_experts_ahead_used);
 }
 
 /* ---- ids ------------------------------------------------------------------------------------- */

@@ -10,6 +10,7 @@ typedef struct session_values {
     uint32_t threads;
     uint32_t context;
     uint64_t memory;
+    uint64_t experts; /* to stream them through; 0: they are not */
     const char *backend, *isa, *act, *kv;
     bool no_cache;
 } session_values;
@@ -20,7 +21,7 @@ typedef struct session_values {
     }
 
 enum {
-    SESSION_ENGINE = 1, /* threads, backend, isa, act, kv, memory */
+    SESSION_ENGINE = 1, /* threads, backend, isa, act, kv, memory, experts */
     SESSION_CONTEXT = 2,
     SESSION_OPEN = 4, /* no-cache: every command that opens a model */
     SESSION_LAST = SESSION_OPEN
@@ -65,6 +66,21 @@ weft_status session_open_model(session *s, const session_values *values, const c
 weft_status session_open_engine(session *s, const session_values *values, const session_plan *plan,
                                 weft_error *err);
 void session_close(session *s);
+
+/* One line of how experts were streamed, if they were. */
+void session_print_experts(const session *s, FILE *to);
+
+/* The same as a member behind others: ,"experts":{...}. */
+void session_add_experts(const session *s, strbuf *out);
+
+/* --experts, for tables of options; offset: of session_values.experts. */
+#define SESSION_EXPERTS_ROW(offset)                                                                \
+    {                                                                                              \
+        "experts", OPTION_BYTES, (offset), "stream=BYTES",                                         \
+            "reads experts when tokens go to them, and keeps those used last in so much memory, "  \
+            "such as stream=2G; answers are the same (default: all are mapped)",                   \
+            1, 0, "stream="                                                                        \
+    }
 
 void id_list_deinit(id_list *list);
 weft_status id_list_add(id_list *list, int32_t id, weft_error *err);

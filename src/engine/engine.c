@@ -45,6 +45,19 @@ static uint64_t weight_bytes(const graph *g)
     return bytes;
 }
 
+static backend_experts files_of(const llm *m, uint64_t n_bytes)
+{
+    const weights *w = m->weights;
+    return (backend_experts){
+        .n_bytes = n_bytes, .maps = w->maps, .paths = w->paths, .n_files = w->n_maps};
+}
+
+experts_size engine_experts_size(const llm *m)
+{
+    backend_experts files = files_of(m, 0);
+    return experts_measure(&m->graph, &files);
+}
+
 static weft_status open_backend(weft_engine *e, weft_error *err)
 {
     const engine_options *o = &e->options;
@@ -52,6 +65,12 @@ static weft_status open_backend(weft_engine *e, weft_error *err)
     if (status != WEFT_OK) return status;
     backend_config config = {
         .env = e->env, .isa = o->isa, .act = o->act, .n_threads = o->n_threads};
+    if (o->expert_bytes != 0) {
+        if (engine_experts_size(e->model).n_all == 0)
+            return err_set(err, WEFT_ARGUMENT, "the model has no experts that could be streamed");
+        e->experts = files_of(e->model, o->expert_bytes);
+        config.experts = &e->experts;
+    }
     status = e->api->open(&config, &e->backend, err);
     if (status != WEFT_OK) return status;
     return e->api->supports(e->backend, &e->model->graph, err);
@@ -259,6 +278,14 @@ void engine_info(const weft_engine *e, weft_engine_info *info)
     info->scratch_bytes = e->api->plan_bytes(e->plan) + e->arena.taken;
     if (e->tower != NULL)
         info->scratch_bytes += e->api->plan_bytes(e->tower->plan) + e->tower->arena.taken;
+    backend_expert_stats stats;
+    e->api->experts(e->plan, &stats);
+    info->expert_bytes = stats.n_bytes;
+    info->n_experts_used = stats.n_used;
+    info->n_experts_there = stats.n_hits;
+    info->n_experts_ahead = stats.n_ahead;
+    info->n_experts_ahead_used = stats.n_ahead_used;
+    info->expert_bytes_read = stats.bytes_read;
 }
 
 const weft_allocator *engine_allocator(const weft_engine *e)

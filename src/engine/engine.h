@@ -3,7 +3,7 @@
 #ifndef ENGINE_ENGINE_H
 #define ENGINE_ENGINE_H
 
-#include "backend/backend.h"
+#include "backend/experts.h"
 #include "engine/drafters/drafter.h"
 #include "engine/media.h"
 #include "models/model.h"
@@ -17,8 +17,12 @@ typedef struct engine_options {
     uint32_t max_image_tokens;
     uint64_t memory_bytes; /* 0: as weft.h says */
     uint64_t cache_bytes;  /* 0: what memory_bytes leaves */
+    uint64_t expert_bytes; /* experts are streamed through so many; 0: they are not */
     bool no_cache;
 } engine_options;
+
+/* What experts take, streamed; all zero where a model has none. */
+experts_size engine_experts_size(const llm *m);
 
 /* Requests that may wait or be unreleased at once. */
 enum { ENGINE_REQUESTS = 65536 };

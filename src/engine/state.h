@@ -116,6 +116,7 @@ struct weft_engine {
     env env;
     const llm *model; /* borrowed */
     const backend_api *api;
+    backend_experts experts; /* what the backend is told, with expert_bytes */
     backend *backend;
     backend_plan *plan;
     engine_options options;

@@ -24,7 +24,8 @@ weft_status weights_reserve_files(weights *w, uint32_t n_files, weft_error *err)
     ASSERT(w->maps == NULL);
     w->maps = arena_array(&w->arena, n_files, sizeof *w->maps);
     w->files = arena_array(&w->arena, n_files, sizeof *w->files);
-    if (w->maps == NULL || w->files == NULL)
+    w->paths = arena_array(&w->arena, n_files, sizeof *w->paths);
+    if (w->maps == NULL || w->files == NULL || w->paths == NULL)
         return err_set(err, WEFT_NOMEM, "out of memory for a table of %u files", n_files);
     w->n_files = n_files;
     return WEFT_OK;
@@ -36,7 +37,8 @@ weft_status weights_map(weights *w, const char *path, const char *name, uint32_t
     ASSERT(w->n_maps < w->n_files);
     *file_i = w->n_maps;
     w->files[w->n_maps] = arena_copy_text(&w->arena, name, strlen(name));
-    if (w->files[w->n_maps] == NULL)
+    w->paths[w->n_maps] = arena_copy_text(&w->arena, path, strlen(path));
+    if (w->files[w->n_maps] == NULL || w->paths[w->n_maps] == NULL)
         return err_set(err, WEFT_NOMEM, "out of memory for the name of a file");
     weft_status status = w->env.io->map(w->env.io, path, &w->maps[w->n_maps], err);
     if (status == WEFT_OK) w->n_maps++;

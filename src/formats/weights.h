@@ -35,6 +35,7 @@ typedef struct weights {
     io_map *maps;             /* [n_maps] */
     uint32_t n_maps, n_files; /* mapped so far; room for them */
     const char **files; /* [n_maps], their names for messages: in the folder, or the path itself */
+    const char **paths; /* [n_maps], to open them by */
     tensor *tensors;    /* [n_tensors], sorted by name; raw words of MLX have encoding NULL */
     uint32_t n_tensors;
     uint32_t capacity;          /* of tensors */

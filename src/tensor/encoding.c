@@ -428,6 +428,29 @@ void tensor_decode(const tensor *t, float *dst)
         t->encoding->decode_row(t, row, dst + row * t->n_cols);
 }
 
+uint64_t tensor_plane_reach(const tensor *t, uint32_t i)
+{
+    if (t->planes[i] == NULL) return 0;
+    if (t->row_bytes[i] == 0) return t->plane_bytes[i];
+    uint64_t row = t->plane_bytes[i] / t->n_rows; /* what belongs to a row, which may lie apart */
+    if (i == 0 && t->col_bytes != 0) row = (t->n_cols - 1) * t->col_bytes + row / t->n_cols;
+    return (t->n_rows - 1) * t->row_bytes[i] + row;
+}
+
+/* Of scales by blocks of rows, those that the rows of t are in. */
+static void narrow_scales(tensor *t)
+{
+    if (t->encoding != &ENCODING_F8_E4M3 || t->planes[1] == NULL || t->scale_rows == 0) return;
+    uint64_t size = t->param_type == ENCODING_ID_F32 ? 4 : 2;
+    uint64_t group = t->group == 0 ? t->n_cols : t->group;
+    uint64_t line = (t->n_cols + group - 1) / group * size;
+    uint64_t skip = t->first_row / t->scale_rows;
+    uint64_t last = (t->first_row + t->n_rows - 1) / t->scale_rows;
+    t->planes[1] += skip * line;
+    t->plane_bytes[1] = (last - skip + 1) * line;
+    t->first_row -= skip * t->scale_rows;
+}
+
 tensor tensor_rows(const tensor *t, uint64_t first, uint64_t n_rows)
 {
     ASSERT(n_rows != 0 && n_rows <= t->n_rows && first <= t->n_rows - n_rows);
@@ -443,6 +466,7 @@ tensor tensor_rows(const tensor *t, uint64_t first, uint64_t n_rows)
         part.planes[i] = t->planes[i] + first * t->row_bytes[i];
         part.plane_bytes[i] = n_rows * t->row_bytes[i];
     }
+    narrow_scales(&part);
     return part;
 }
 
@@ -469,6 +493,7 @@ weft_status tensor_every(const tensor *t, uint64_t first, uint64_t step, uint64_
     tensor part = tensor_rows(t, first, (n_rows - 1) * step + 1);
     part.n_rows = part.dims[0] = n_rows;
     for (uint32_t i = 0; i < TENSOR_PLANES; i++) {
+        if (t->planes[i] == NULL || t->row_bytes[i] == 0) continue;
         part.plane_bytes[i] = n_rows * t->row_bytes[i];
         part.row_bytes[i] = t->row_bytes[i] * step;
     }

@@ -129,6 +129,9 @@ weft_status tensor_bind_transposed(tensor *t, const tensor *scales, const tensor
 /* All of it as f32: dst [n_rows, n_cols]. */
 void tensor_decode(const tensor *t, float *dst);
 
+/* Bytes from planes[i] on that reading its rows touches; 0 where there is no such plane. */
+uint64_t tensor_plane_reach(const tensor *t, uint32_t i);
+
 /* Rows first..first+n-1 of a matrix as a tensor of its own (fused checkpoints). */
 tensor tensor_rows(const tensor *t, uint64_t first, uint64_t n_rows);
 

@@ -48,7 +48,7 @@ static void test_refusals(void **state)
         err_clear(&err);
         assert_status(WEFT_IO, files->read(files, paths[i], 0, &c, 1, &err), &err);
         err_clear(&err);
-        io_map map = {(const unsigned char *)"", 1, &c};
+        io_map map = {.data = (const unsigned char *)"", .size = 1, .handle = &c};
         assert_status(WEFT_IO, files->map(files, paths[i], &map, &err), &err);
         assert_null(map.data);
         files->unmap(files, &map);
@@ -317,6 +317,48 @@ static void test_new_folder(void **state)
     test_folder_remove(&place);
 }
 
+/* Whole blocks of a file that is mapped, the last of which is not whole. */
+static void test_blocks(void **state)
+{
+    (void)state;
+    const io *files = io_system();
+    static unsigned char content[2 * IO_BLOCK + 5];
+    for (size_t i = 0; i < sizeof content; i++) content[i] = (unsigned char)(i * 31 >> 3);
+    const char *path = test_folder_write(&folder, "blocks", content, sizeof content);
+    weft_error err = {WEFT_OK, ""};
+    io_map map;
+    io_file f;
+    unsigned char *to = mem_alloc_aligned(mem_system(), 3 * IO_BLOCK, IO_BLOCK);
+    assert_true(to != NULL && (uintptr_t)to % IO_BLOCK == 0);
+    assert_ok(files->map(files, path, &map, &err), &err);
+    assert_ok(files->open_blocks(files, path, &map, &f, &err), &err);
+    assert_ok(files->read_blocks(files, &f, 0, to, 3 * IO_BLOCK, sizeof content, &err), &err);
+    assert_memory_equal(to, content, sizeof content);
+    assert_ok(files->read_blocks(files, &f, IO_BLOCK, to, IO_BLOCK, IO_BLOCK, &err), &err);
+    assert_memory_equal(to, content + IO_BLOCK, IO_BLOCK);
+    assert_ok(files->read_blocks(files, &f, 2 * IO_BLOCK, to, IO_BLOCK, 5, &err), &err);
+    assert_memory_equal(to, content + 2 * IO_BLOCK, 5);
+    assert_status(WEFT_IO, files->read_blocks(files, &f, 2 * IO_BLOCK, to, IO_BLOCK, 6, &err),
+                  &err);
+    assert_message(&err, "it ends at byte 8197, expected 8198");
+    /* Memory that a direct read refuses is read into all the same. */
+    err = (weft_error){WEFT_OK, ""};
+    assert_ok(files->read_blocks(files, &f, 0, to + 1, IO_BLOCK, IO_BLOCK, &err), &err);
+    assert_memory_equal(to + 1, content, IO_BLOCK);
+    assert_ok(files->close(files, &f, &err), &err);
+    /* The path is another file's, or nobody's. */
+    assert_ok(files->write(files, path, content, sizeof content, &err), &err);
+    assert_status(WEFT_IO, files->open_blocks(files, path, &map, &f, &err), &err);
+    assert_message(&err, "is another file than when the model was opened");
+    assert_int_equal(f.fd, -1);
+    files->remove(files, path);
+    err = (weft_error){WEFT_OK, ""};
+    assert_status(WEFT_IO, files->open_blocks(files, path, &map, &f, &err), &err);
+    assert_message(&err, "': No such file or directory");
+    files->unmap(files, &map);
+    mem_free_aligned(mem_system(), to, 3 * IO_BLOCK, IO_BLOCK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -327,6 +369,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_list_limit, setup, teardown),
         cmocka_unit_test_setup_teardown(test_write, setup, teardown),
         cmocka_unit_test_setup_teardown(test_pieces, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_blocks, setup, teardown),
         cmocka_unit_test_setup_teardown(test_read_file, setup, teardown),
         cmocka_unit_test_setup_teardown(test_sweeps, setup, teardown),
         cmocka_unit_test(test_new_folder),

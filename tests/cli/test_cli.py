@@ -1199,6 +1199,79 @@ class Fit(Case):
         self.assertIn("'0'", self.sentence(2, "fit", model("draft"), "--sequences", "0"))
 
 
+class Experts(Case):
+    """Experts that are read when tokens go to them."""
+
+    def fit(self, *words):
+        return json.loads(self.fine("fit", GOLDEN / "qwen3_moe", "--context", "16", "--json", *words))
+
+    def test_answers(self):
+        of = self.fit()["experts"]
+        self.assertEqual((of["n"], of["bytes"], of["bytes_least"]), (32, 0, 2 * of["bytes_each"]))
+        words = ["logits", GOLDEN / "qwen3_moe", "--ids", "5,6,7,300,8", "--gen", "6", "--out"]
+        self.fine(*words, self.folder / "whole")
+        for n in (of["bytes_least"], "1G"):
+            self.fine(*words, self.folder / "streamed", "--experts", f"stream={n}")
+            self.assertEqual((self.folder / "whole").read_bytes(), (self.folder / "streamed").read_bytes())
+        self.fine("selfcheck", GOLDEN / "qwen3_moe", "--experts", f"stream={16 * of['bytes_each']}")
+
+    def test_counters(self):
+        of = self.fit()["experts"]
+        words = ["bench", GOLDEN / "qwen3_moe", "--prompt", "32", "--context", "32", "--batch", "1", "--repeat", "1"]
+        words += ["--experts", f"stream={5 * of['bytes_each']}"]
+        self.assertRegex(
+            self.fine(*words),
+            r"\[experts in \S+ \wiB: of \d+ that tokens went to [\d.]+% were there, "
+            r"of \d+ read ahead [\d.]+% were used; \S+ \wiB read\]\n",
+        )
+        found = json.loads(self.fine(*words, "--json"))["experts"]
+        self.assertEqual(found["bytes"], 5 * of["bytes_each"])
+        self.assertTrue(0 < found["there"] < found["used"])
+        self.assertTrue(0 < found["ahead_used"] <= found["ahead"])
+        self.assertGreater(found["bytes_read"], of["bytes_all"])
+        self.assertNotIn("experts", json.loads(self.fine(*words[:-2], "--json")))
+
+    def test_plan(self):
+        """What is said to fit does, and what is said to be missing is."""
+        whole = self.fit()
+        least = whole["experts"]["bytes_least"]
+        streamed = self.fit("--experts", f"stream={least + 1}")
+        self.assertEqual(streamed["experts"]["bytes"], least)
+        self.assertEqual(streamed["weights"], whole["weights"] - whole["experts"]["bytes_all"])
+        need = sum(streamed[key] for key in ("weights", "scratch")) + least + streamed["kv"][0]["bytes_all"]
+        for extra, fits in ((0, True), (-1, False)):
+            report = self.fit("--experts", f"stream={least}", "--memory", str(need + extra))
+            self.assertEqual(report["fits"], fits)
+            self.assertEqual(report["left"], report["memory"] - need + streamed["kv"][0]["bytes_all"])
+        each = whole["experts"]["bytes_each"]
+        for more in (0, 3 * each, 3 * each - 1):
+            report = self.fit("--memory", str(need + more))
+            self.assertFalse(report["fits"])
+            self.assertEqual(report["experts"]["stream_most"], least + more // each * each)
+        self.assertEqual(self.fit("--memory", str(need - 1))["experts"]["stream_most"], 0)
+        words = ["fit", GOLDEN / "qwen3_moe", "--context", "16"]
+        text = self.fine(*words, "--memory", str(need + each))
+        self.assertIn(f"--experts stream={least + each}, the more the faster, from stream={least} on\n", text)
+        self.assertRegex(text, r"(?m)^32 experts of .* in 4 layers, 2 of them a token and layer, among the weights$")
+        text = self.fine(*words, "--experts", "stream=1G")
+        self.assertRegex(text, r"(?m)^experts   .* bytes\)$")
+        self.assertRegex(text, r"(?m), 32 in memory$")
+        self.assertNotIn("experts", self.fine("fit", model("draft")))
+
+    def test_failures(self):
+        least = self.fit()["experts"]["bytes_least"]
+        words = ["run", GOLDEN / "qwen3_moe", "--raw", "-p", "a", "--experts"]
+        for value in ("2G", "stream=", "stream=0", "stream=-1", "resident", "stream=1T"):
+            self.assertIn(f"'{value}', expected stream=a number of bytes", self.sentence(2, *words, value))
+        for words in (["logits", "--ids", "1", "--out", self.folder / "x"], ["fit"]):
+            few = ["--experts", f"stream={least - 1}"]
+            message = self.sentence(1, words[0], GOLDEN / "qwen3_moe", *words[1:], *few)
+            self.assertIn(f"through {least - 1} bytes, at least {least} are needed", message)
+        words = ["--ids", "1", "--out", self.folder / "x", "--experts", f"stream={least}"]
+        self.assertIn("has no experts", self.sentence(2, "logits", model("draft"), *words))
+        self.assertIn("ref", self.sentence(1, "logits", GOLDEN / "qwen3_moe", *words, "--backend", "ref"))
+
+
 class Convert(Case):
     def test_a_model(self):
         target = self.folder / "to"

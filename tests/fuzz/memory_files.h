@@ -61,7 +61,7 @@ static inline weft_status memory_map(const io *self, const char *path, io_map *m
     unsigned char *copy = malloc(file->n_bytes == 0 ? 1 : file->n_bytes);
     if (copy == NULL) return err_set(err, WEFT_NOMEM, "out of memory");
     if (file->n_bytes != 0) memcpy(copy, file->data, file->n_bytes);
-    *mapped = (io_map){copy, file->n_bytes, copy};
+    *mapped = (io_map){.data = copy, .size = file->n_bytes, .handle = copy};
     return WEFT_OK;
 }
 

@@ -140,8 +140,9 @@ void fault_allocator_check(const fault_allocator *fault)
 static weft_status count_operation(fault_io *fault, const char *verb, const char *path,
                                    weft_error *err)
 {
-    if (++fault->n_operations != fault->fail_at) return WEFT_OK;
-    fault->hit = true;
+    size_t nth = atomic_fetch_add(&fault->n_operations, 1) + 1;
+    if (nth != atomic_load(&fault->fail_at)) return WEFT_OK;
+    atomic_store(&fault->hit, true);
     return err_set(err, WEFT_IO, "cannot %s '%s': injected fault", verb, path);
 }
 
@@ -246,6 +247,26 @@ static weft_status fault_read_at(const io *files, const io_file *f, uint64_t off
     return fault->inner->read_at(fault->inner, f, offset, buffer, n_bytes, err);
 }
 
+static weft_status fault_open_blocks(const io *files, const char *path, const io_map *map,
+                                     io_file *f, weft_error *err)
+{
+    fault_io *fault = files->user;
+    *f = (io_file){.fd = -1};
+    weft_status status = count_operation(fault, "open", path, err);
+    if (status == WEFT_OK) status = fault->inner->open_blocks(fault->inner, path, map, f, err);
+    if (status == WEFT_OK) fault->live_files++;
+    return status;
+}
+
+static weft_status fault_read_blocks(const io *files, const io_file *f, uint64_t offset,
+                                     void *buffer, size_t n_bytes, size_t n_least, weft_error *err)
+{
+    fault_io *fault = files->user;
+    weft_status status = count_operation(fault, "read", f->path, err);
+    if (status != WEFT_OK) return status;
+    return fault->inner->read_blocks(fault->inner, f, offset, buffer, n_bytes, n_least, err);
+}
+
 /* As of a disk that is full: a part of it is written. */
 static weft_status fault_write_at(const io *files, const io_file *f, uint64_t offset,
                                   const void *data, size_t n_bytes, weft_error *err)
@@ -332,6 +353,8 @@ void fault_io_init(fault_io *fault, size_t fail_at)
                .open = fault_open,
                .create = fault_create,
                .read_at = fault_read_at,
+               .open_blocks = fault_open_blocks,
+               .read_blocks = fault_read_blocks,
                .write_at = fault_write_at,
                .sync = fault_sync,
                .close = fault_close,
@@ -364,8 +387,8 @@ static bool run_one(fault_scenario scenario, void *user, size_t allocation_at, s
     weft_error err = {0};
     const env world = {&memory.allocator, &files.io, NULL};
     weft_status status = scenario(&world, user, &err);
-    bool hit = atomic_load(&memory.hit) || files.hit;
-    weft_status expected = files.hit ? WEFT_IO : hit ? WEFT_NOMEM : WEFT_OK;
+    bool hit = atomic_load(&memory.hit) || atomic_load(&files.hit);
+    weft_status expected = atomic_load(&files.hit) ? WEFT_IO : hit ? WEFT_NOMEM : WEFT_OK;
     if (status != expected || err.status != expected) {
         print_error("with fault %zu: status %d, error %d, expected %d; message: '%s'\n",
                     allocation_at + operation_at, status, err.status, expected, err.message);

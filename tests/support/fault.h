@@ -47,14 +47,15 @@ void fault_allocator_init(fault_allocator *fault, size_t fail_at);
 void fault_allocator_check(const fault_allocator *fault);
 
 /* io_system() whose fail_at-th operation fails with IO; is_folder, exists, unmap,
- * remove and remove_folder never do. A close that fails has closed. One thread. */
+ * remove and remove_folder never do. A close that fails has closed. Blocks may be read in several
+ * threads, and fail_at set anew between two steps; the rest is for one. */
 typedef struct fault_io {
     io io; /* hand out &fault.io */
     const io *inner;
-    size_t fail_at;
-    size_t n_operations;
+    atomic_size_t fail_at;
+    atomic_size_t n_operations;
     size_t live_maps, live_files;
-    bool hit;
+    atomic_bool hit;
 } fault_io;
 
 void fault_io_init(fault_io *fault, size_t fail_at);

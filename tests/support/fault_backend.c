@@ -145,6 +145,11 @@ static size_t fault_plan_bytes(const backend_plan *plan)
     return wish.inner->plan_bytes(plan);
 }
 
+static void fault_experts(const backend_plan *plan, backend_expert_stats *stats)
+{
+    wish.inner->experts(plan, stats);
+}
+
 static weft_status fault_run(backend *b, backend_plan *plan, const backend_step *step,
                              weft_error *err)
 {
@@ -190,6 +195,7 @@ const backend_api BACKEND_FAULT = {
     .plan = fault_plan,
     .plan_free = fault_plan_free,
     .plan_bytes = fault_plan_bytes,
+    .experts = fault_experts,
     .run = fault_run,
     .wait = fault_wait,
     .replay = fault_replay,

@@ -101,9 +101,22 @@ run golden_answer(const char *path, weft_act act)
     weft_engine_options options = {
         .struct_size = sizeof options, .act = act, .max_outputs = 64, .n_threads = 2};
     weft_engine *engine = run_open_engine(model, &options);
-    run r = {.prompt = PROMPT, .n_prompt = GOLDEN_PROMPT, .max_new = 5, .want_prompt_logits = true};
+    const run wish = {
+        .prompt = PROMPT, .n_prompt = GOLDEN_PROMPT, .max_new = 5, .want_prompt_logits = true};
+    run r = wish;
     run_all(engine, run_n_vocab(model), &r, 1);
     weft_engine_close(engine);
+    weft_experts_info experts = {.struct_size = sizeof experts};
+    assert_ok(weft_model_experts(model, &experts, NULL), NULL);
+    if (experts.n_all > 0) {
+        run streamed = wish;
+        options.expert_bytes = experts.bytes_least;
+        engine = run_open_engine(model, &options);
+        run_all(engine, run_n_vocab(model), &streamed, 1);
+        run_assert_identical(&streamed, &r, run_n_vocab(model));
+        run_free(&streamed);
+        weft_engine_close(engine);
+    }
     weft_model_close(model);
     return r;
 }

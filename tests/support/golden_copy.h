@@ -40,7 +40,8 @@ weft_status golden_open_changed(const golden_copy *s, const golden_change *chang
 
 enum { GOLDEN_PROMPT = 9 };
 
-/* A short greedy answer with its logits; run_free is the caller's. */
+/* A short greedy answer with its logits; run_free is the caller's. A model with experts gives it
+ * again with as little memory for them as can be: the same bits. */
 run golden_answer(const char *path, weft_act act);
 
 #endif

@@ -519,6 +519,11 @@ static void test_scales(void **state)
         part = tensor_rows(&part, 1, 2);
         tensor_decode(&part, out);
         assert_floats_identical(out, expected + 10, 10, 5);
+        if (t.scale_rows == 0) continue;
+        /* Of the scales it has those of its rows, 2 and 3. */
+        uint64_t group = t.group == 0 ? 5 : t.group;
+        uint64_t n_lines = 3 / t.scale_rows - 2 / t.scale_rows + 1;
+        assert_int_equal(part.plane_bytes[1], n_lines * ((4 + group) / group) * sizeof(float));
     }
 }
 
@@ -670,6 +675,7 @@ static void test_transposed(void **state)
         tensor part = tensor_rows(&m.t, 5, 9);
         tensor_decode(&part, out);
         assert_floats_identical(out, expected + 5 * T_COLS, 9 * T_COLS, T_COLS);
+        assert_int_equal(tensor_plane_reach(&part, 0), m.t.plane_bytes[0]);
         char label[32];
         encoding_label(&m.t, label, sizeof label);
         assert_string_equal(label, i == 3 ? "awq4g32" : i == 0 ? "gptq4g32" : label);
@@ -744,6 +750,7 @@ static void test_every(void **state)
     make_transposed(&m, &ENCODING_GPTQ, 4);
     assert_ok(tensor_bind_transposed(&m.t, &m.s, &m.z, &ENCODING_GPTQ, 4, &err), &err);
     assert_ok(tensor_every(&m.t, 3, 1, 5, &part, &err), &err);
+    assert_int_equal(part.plane_bytes[1], m.t.plane_bytes[1]);
     assert_status(WEFT_UNSUPPORTED, tensor_every(&m.t, 0, 2, 5, &part, &err), &err);
     assert_message(&err, "'w' is gptq4g32, of which every 2 rows cannot be taken");
 }

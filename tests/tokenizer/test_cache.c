@@ -364,7 +364,7 @@ static weft_status load(const unsigned char *data, size_t n, const cache_key *ke
     unsigned char *copy = malloc(n == 0 ? 1 : n);
     assert_non_null(copy);
     if (n != 0) memcpy(copy, data, n);
-    io_map file = {copy, n, copy};
+    io_map file = {.data = copy, .size = n, .handle = copy};
     weft_error err = {WEFT_OK, ""};
     weft_status status = cache_load(&world, &file, key, t, &err);
     assert_int_equal(status, err.status);

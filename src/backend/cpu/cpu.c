@@ -23,6 +23,8 @@ static weft_status cpu_open(const backend_config *config, backend **out, weft_er
     b->env = config->env;
     b->act = config->act;
     b->n_threads = config->n_threads;
+    b->streams = config->experts != NULL;
+    if (b->streams) b->experts = *config->experts;
     weft_status status = cpu_kernels_select(config->isa, &b->kernels, err);
     if (status == WEFT_OK)
         status = thread_pool_create(b->env.allocator, b->n_threads, &b->pool, err);
@@ -51,27 +53,28 @@ static void cpu_release(backend *b, void *block, size_t n_bytes)
 
 static size_t cpu_plan_bytes(const backend_plan *plan)
 {
-    return plan->n_bytes;
+    return plan->n_bytes + (plan->store != NULL ? experts_scratch_bytes(plan->store) : 0);
+}
+
+static void cpu_experts(const backend_plan *plan, backend_expert_stats *stats)
+{
+    *stats = (backend_expert_stats){0};
+    if (plan->store != NULL) experts_get_stats(plan->store, stats);
 }
 
 static weft_status cpu_run_step(backend *b, backend_plan *plan, const backend_step *step,
                                 weft_error *err)
 {
-    (void)err;
     ASSERT(backend_step_fits(step, &plan->limits));
     for (uint32_t i = 0; i < 2 * plan->n_phases; i++) {
         atomic_store_explicit(&plan->next[i], 0, memory_order_relaxed);
     }
     cpu_run r = {b, plan, step};
+    atomic_store_explicit(&plan->failed, WEFT_OK, memory_order_relaxed);
     thread_pool_run(b->pool, cpu_run_thread, &r);
-    return WEFT_OK;
-}
-
-static weft_status cpu_wait(backend *b, weft_error *err)
-{
-    (void)b;
-    (void)err;
-    return WEFT_OK;
+    weft_status status = (weft_status)atomic_load_explicit(&plan->failed, memory_order_relaxed);
+    if (plan->store != NULL) experts_rest(plan->store);
+    return status == WEFT_OK ? WEFT_OK : err_set(err, status, "%s", plan->error.message);
 }
 
 /* ---- the plain read -------------------------------------------------------------------------- */
@@ -133,8 +136,9 @@ const backend_api BACKEND_CPU = {
     .plan = cpu_plan,
     .plan_free = cpu_plan_free,
     .plan_bytes = cpu_plan_bytes,
+    .experts = cpu_experts,
     .run = cpu_run_step,
-    .wait = cpu_wait,
+    .wait = host_wait,
     .replay = cpu_replay,
     .measure_read = cpu_measure_read,
 };

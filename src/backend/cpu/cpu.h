@@ -11,6 +11,8 @@
  *   PHASE_INNER   gate, up and activation for each pair: threads take (expert, chunk of rows),
  *   PHASE_PAIRS   the results are prepared as inputs, a thread some pairs,
  *   PHASE_OUTER   down for each pair; a token's sum over its pairs is then an operation of its own
+ *   PHASE_STREAM  or all of these, for some experts at a time, where experts are read when they are
+ *                 needed
  *   PHASE_RECUR   one conv or gated_delta; threads take (row, some columns or a head), and go
  *                 through the row's tokens in order
  *   PHASE_SELECT  one select; threads take tokens, or some of the positions that a token sees
@@ -22,6 +24,7 @@
 
 #include "backend/backend.h"
 #include "backend/cpu/cpu_kernels.h"
+#include "backend/experts.h"
 #include "backend/host.h"
 #include "base/arena.h"
 #include "base/thread.h"
@@ -35,6 +38,8 @@ struct backend {
     cpu_kernels kernels;
     thread_pool *pool;
     uint32_t n_threads;
+    bool streams; /* experts, as the config says */
+    backend_experts experts;
 };
 
 typedef enum phase_kind {
@@ -46,6 +51,7 @@ typedef enum phase_kind {
     PHASE_INNER,
     PHASE_PAIRS,
     PHASE_OUTER,
+    PHASE_STREAM,
     PHASE_RECUR,
     PHASE_SELECT,
 } phase_kind;
@@ -78,22 +84,38 @@ typedef struct phase {
     bool to_bf16, to_i16; /* of PAIRS: the forms that down wants */
 } phase;
 
-/* Experts that a token goes to, as pairs sorted by expert, then token. */
-typedef struct cpu_pairs {
-    uint32_t *first;  /* [n_experts + 1], an expert's first pair */
-    uint32_t *active; /* [n_experts], those that have pairs */
-    uint32_t n_active;
-    uint32_t *tokens;          /* [n_pairs] */
-    uint32_t *places;          /* [n_tokens, top_k], the pair of a token's k-th expert */
-    float *inner, *up, *outer; /* [n_pairs, I], likewise, [n_pairs, d] */
-} cpu_pairs;
-
 /* The buffers behind a kernel_input, each large enough for the widest input of a step. */
 typedef struct cpu_input {
     float *f;
     uint16_t *h;
     unsigned char *codes;
 } cpu_input;
+
+/* Experts that a token goes to, as pairs sorted by expert, then token. */
+typedef struct cpu_pairs {
+    uint32_t *first;  /* [n_experts + 1], an expert's first pair */
+    uint32_t *active; /* [n_experts], those that have pairs */
+    uint32_t n_active;
+    uint32_t now, end; /* of active: those at work */
+    uint32_t *slots;   /* [n_experts], of a store, where those at work are; NULL: as mapped */
+    uint32_t *tokens;  /* [n_pairs] */
+    uint32_t *places;  /* [n_tokens, top_k], the pair of a token's k-th expert */
+    float *inner, *up, *outer; /* [n_pairs, I], likewise, [n_pairs, d] */
+    cpu_input input;           /* of down: the plan's, which has done its work for gate and up, but
+                                  where experts are streamed and others need it again */
+} cpu_pairs;
+
+/* Tokens whose experts are guessed, spread over those of a step; operations before a router. */
+enum { GUESS_TOKENS = 16, GUESS_CHAIN = 4 };
+
+/* How the experts of a layer are guessed before its router has its input: by that router, from what
+ * an earlier layer's router had. */
+typedef struct cpu_guess {
+    graph_id layer;              /* whose experts; 0: none are guessed */
+    graph_id from;               /* the value to begin with */
+    graph_id chain[GUESS_CHAIN]; /* [n_chain], values whose operations lead to the router */
+    uint32_t n_chain;
+} cpu_guess;
 
 /* What one thread needs for itself. */
 typedef struct cpu_scratch {
@@ -142,7 +164,19 @@ struct backend_plan {
     size_t n_parts;
     uint32_t part_stride;
     float *index_scores; /* [cpu_score_rows, context], where there is a select */
-    arena arena;         /* owns all of the above */
+    /* Where experts are streamed; else NULL. */
+    expert_store *store;
+    atomic_int failed;  /* WEFT_OK, or why a run stops */
+    weft_error error;   /* and what of; written by the thread that changed failed */
+    cpu_guess *guesses; /* [n_values], of an experts what is guessed while it is at work */
+    struct {
+        cpu_input input;       /* [GUESS_TOKENS] of the widest router */
+        float *x;              /* likewise */
+        float *scores, *route; /* [GUESS_TOKENS, n_experts], [2 * n_experts] */
+        uint32_t *list;        /* [n_experts] */
+        bool *listed;          /* [n_experts] */
+    } guess;
+    arena arena; /* owns all of the above */
 };
 
 /* One run. */
@@ -199,9 +233,28 @@ void cpu_score_keys(const backend *b, const cpu_keys *keys, const kv_geometry *g
 /* The phases of linear_heads and of experts. */
 void cpu_run_heads(const cpu_run *r, uint32_t phase_i, uint32_t thread_i);
 void cpu_group_pairs(const cpu_run *r, const phase *ph);
-void cpu_run_inner(const cpu_run *r, uint32_t phase_i, uint32_t thread_i);
+void cpu_run_inner(const cpu_run *r, const phase *ph, atomic_uint *next, uint32_t thread_i);
 void cpu_prepare_pairs(const cpu_run *r, const phase *ph, uint32_t thread_i);
-void cpu_run_outer(const cpu_run *r, uint32_t phase_i, uint32_t thread_i);
+void cpu_run_outer(const cpu_run *r, const phase *ph, atomic_uint *next, uint32_t thread_i);
+
+/* All of a layer's experts, some at a time, for one thread; has barriers of its own. When it
+ * returns all threads see the same r->p->failed. */
+void cpu_run_stream(const cpu_run *r, uint32_t phase_i, uint32_t thread_i);
+
+/* Whether what a slot of the store has can be computed with, once it has been read; false makes the
+ * run fail. True without a store. */
+bool cpu_wait_expert(const cpu_run *r, uint32_t slot);
+
+/* How experts are guessed: before values get their places, as what is needed for it has to stay
+ * until phase_of [n_values] its layer. False when memory is refused. */
+bool cpu_plan_guesses(const backend *b, backend_plan *p, const uint32_t *phase_of);
+
+/* Reads ahead what the layer behind one is likely to want. */
+void cpu_guess_experts(const cpu_run *r, graph_id layer);
+
+/* Cleared memory of the plan, aligned to a cache line; NULL when refused. */
+void *cpu_plan_take(backend_plan *p, size_t count, size_t size);
+bool cpu_plan_input(const backend *b, backend_plan *p, cpu_input *in, size_t n, size_t n_blocks);
 
 /* The recurrence of phase_i, for one thread. */
 void cpu_recur(const cpu_run *r, uint32_t phase_i, uint32_t thread_i);

@@ -34,6 +34,11 @@ static void *take(backend_plan *p, size_t count, size_t size)
     return block + (CACHE_LINE - (uintptr_t)block % CACHE_LINE) % CACHE_LINE;
 }
 
+void *cpu_plan_take(backend_plan *p, size_t count, size_t size)
+{
+    return take(p, count, size);
+}
+
 /* What cannot be counted cannot be taken either. */
 static size_t times(size_t a, size_t b)
 {
@@ -203,6 +208,9 @@ static void plan_heads(planner *pl, graph_id id)
 static void plan_experts(planner *pl, graph_id id)
 {
     static const phase_kind KINDS[] = {PHASE_GROUP, PHASE_INNER, PHASE_PAIRS, PHASE_OUTER};
+    static const phase_kind STREAM[] = {PHASE_STREAM};
+    const phase_kind *kinds = pl->b->streams ? STREAM : KINDS;
+    size_t n_kinds = pl->b->streams ? COUNT_OF(STREAM) : COUNT_OF(KINDS);
     const graph_value *v = &pl->g->values[id];
     cpu_forms inner = {false, false};
     cpu_forms outer = {false, false};
@@ -218,9 +226,9 @@ static void plan_experts(planner *pl, graph_id id)
                        .n_heads = 1};
         add_token_op(pl, v->rows, op);
     }
-    for (size_t i = 0; i < COUNT_OF(KINDS); i++) {
-        if (KINDS[i] == PHASE_PAIRS && !bf16) continue;
-        phase *ph = &pl->p->phases[add_phase(pl, KINDS[i], v->rows, 0)];
+    for (size_t i = 0; i < n_kinds; i++) {
+        if (kinds[i] == PHASE_PAIRS && !bf16) continue;
+        phase *ph = &pl->p->phases[add_phase(pl, kinds[i], v->rows, 0)];
         ph->id = id;
         ph->to_bf16 = outer.to_bf16;
         ph->to_i16 = outer.to_i16;
@@ -526,7 +534,7 @@ static sizes measure(const backend *b, const backend_plan *p)
     return s;
 }
 
-static bool take_input(const backend *b, backend_plan *p, cpu_input *in, size_t n, size_t n_blocks)
+bool cpu_plan_input(const backend *b, backend_plan *p, cpu_input *in, size_t n, size_t n_blocks)
 {
     bool bf16 = b->act == WEFT_ACT_BF16;
     in->f = take(p, n, sizeof(float));
@@ -540,13 +548,14 @@ static bool take_pairs(backend_plan *p, sizes s)
     cpu_pairs *pairs = &p->pairs;
     pairs->first = take(p, (size_t)s.n_experts + 1, sizeof *pairs->first);
     pairs->active = take(p, s.n_experts, sizeof *pairs->active);
+    pairs->slots = take(p, s.n_experts, sizeof *pairs->slots);
     pairs->tokens = take(p, s.pairs, sizeof *pairs->tokens);
     pairs->places = take(p, s.pairs, sizeof *pairs->places);
     pairs->inner = take(p, s.inner, sizeof(float));
     pairs->up = take(p, s.inner, sizeof(float));
     pairs->outer = take(p, s.outer, sizeof(float));
-    return pairs->first && pairs->active && pairs->tokens && pairs->places && pairs->inner &&
-           pairs->up && pairs->outer;
+    return pairs->first && pairs->active && pairs->slots && pairs->tokens && pairs->places &&
+           pairs->inner && pairs->up && pairs->outer;
 }
 
 static bool take_scratch(const backend *b, backend_plan *p, cpu_scratch *c, sizes s)
@@ -566,8 +575,8 @@ static bool take_scratch(const backend *b, backend_plan *p, cpu_scratch *c, size
     size_t n_blocks = kernel_codes_blocks(s.width / KERNEL_BLOCK, KERNEL_GROUP_MOST);
     bool ok = c->row && c->q && c->rows && c->s && c->part && c->total && c->qk && c->bins;
     ok = ok && c->router.p && c->router.chooser && c->router.stays;
-    return ok &&
-           take_input(b, p, &c->some, (size_t)EXPERT_TOKENS * s.width, EXPERT_TOKENS * n_blocks);
+    return ok && cpu_plan_input(b, p, &c->some, (size_t)EXPERT_TOKENS * s.width,
+                                EXPERT_TOKENS * n_blocks);
 }
 
 static bool take_buffers(backend *b, backend_plan *p, sizes s)
@@ -588,7 +597,9 @@ static bool take_buffers(backend *b, backend_plan *p, sizes s)
     p->index_scores = take(p, n_scores, sizeof(float));
     bool ok = p->parts && p->ropes && p->scratch && p->next && p->zeros && p->ones;
     ok = ok && p->index_scores && take_pairs(p, s);
-    ok = ok && take_input(b, p, &p->input, s.input, s.blocks);
+    ok = ok && cpu_plan_input(b, p, &p->input, s.input, s.blocks);
+    p->pairs.input = p->input;
+    if (p->store != NULL) ok = ok && cpu_plan_input(b, p, &p->pairs.input, s.input, s.blocks);
     for (uint32_t i = 0; i < b->n_threads && ok; i++) ok = take_scratch(b, p, &p->scratch[i], s);
     return ok;
 }
@@ -613,6 +624,8 @@ static weft_status build(backend *b, backend_plan *p, weft_error *err)
     memset(pl.phase_of, 0xff, n * sizeof(uint32_t));
     plan_phases(&pl);
     set_lifetimes(&pl);
+    if (p->store != NULL && !cpu_plan_guesses(b, p, pl.phase_of))
+        return err_set(err, WEFT_NOMEM, "out of memory for a plan");
     size_t n_floats = 0;
     weft_status status = graph_place(g, backend_most_rows(&p->limits), p->slots, &n_floats, err);
     if (status != WEFT_OK) return status;
@@ -624,6 +637,13 @@ static weft_status build(backend *b, backend_plan *p, weft_error *err)
     return WEFT_OK;
 }
 
+static bool has_experts(const graph *g)
+{
+    bool has = false;
+    for (graph_id id = 1; id < g->n_values; id++) has = has || g->values[id].op == GRAPH_EXPERTS;
+    return has;
+}
+
 weft_status cpu_plan(backend *b, const graph *g, const backend_limits *limits, backend_plan **plan,
                      weft_error *err)
 {
@@ -633,7 +653,10 @@ weft_status cpu_plan(backend *b, const graph *g, const backend_limits *limits, b
     p->g = g;
     p->limits = *limits;
     arena_init(&p->arena, b->env.allocator, 0);
-    weft_status status = build(b, p, err);
+    weft_status status = WEFT_OK;
+    if (b->streams && has_experts(g))
+        status = experts_create(&b->env, g, &b->experts, &p->store, err);
+    if (status == WEFT_OK) status = build(b, p, err);
     p->n_bytes = p->arena.taken;
     if (status != WEFT_OK) {
         cpu_plan_free(b, p);
@@ -646,6 +669,7 @@ weft_status cpu_plan(backend *b, const graph *g, const backend_limits *limits, b
 void cpu_plan_free(backend *b, backend_plan *plan)
 {
     if (plan == NULL) return;
+    experts_destroy(plan->store);
     arena_deinit(&plan->arena);
     mem_free(b->env.allocator, plan, sizeof *plan);
 }

@@ -471,6 +471,8 @@ void cpu_run_thread(void *user, uint32_t thread_i)
     for (uint32_t i = 0; i < r->p->n_phases; i++) {
         const phase *ph = &r->p->phases[i];
         if (i != 0) thread_pool_barrier(r->b->pool, thread_i);
+        /* Set by PHASE_STREAM only, and seen by all alike. */
+        if (atomic_load_explicit(&r->p->failed, memory_order_relaxed) != WEFT_OK) return;
         if (cpu_n_rows(r, ph->rows) == 0) continue;
         switch (ph->kind) {
         case PHASE_TOKENS:
@@ -495,13 +497,16 @@ void cpu_run_thread(void *user, uint32_t thread_i)
             if (thread_i == 0) cpu_group_pairs(r, ph);
             break;
         case PHASE_INNER:
-            cpu_run_inner(r, i, thread_i);
+            cpu_run_inner(r, ph, &r->p->next[(size_t)2 * i], thread_i);
             break;
         case PHASE_PAIRS:
             cpu_prepare_pairs(r, ph, thread_i);
             break;
         case PHASE_OUTER:
-            cpu_run_outer(r, i, thread_i);
+            cpu_run_outer(r, ph, &r->p->next[(size_t)2 * i], thread_i);
+            break;
+        case PHASE_STREAM:
+            cpu_run_stream(r, i, thread_i);
             break;
         }
     }

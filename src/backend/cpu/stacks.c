@@ -114,6 +114,7 @@ void cpu_group_pairs(const cpu_run *r, const phase *ph)
     cpu_pairs *p = &r->p->pairs;
     memset(p->first, 0, ((size_t)n_experts + 1) * sizeof *p->first);
     p->n_active = 0;
+    p->now = 0;
     for (uint32_t i = 0; i < n_tokens; i++) {
         for (uint32_t k = 0; k < top_k; k++) {
             uint32_t e = (uint32_t)route[(size_t)i * 2 * top_k + k];
@@ -136,6 +137,7 @@ void cpu_group_pairs(const cpu_run *r, const phase *ph)
     }
     for (uint32_t e = n_experts; e > 0; e--) p->first[e] = p->first[e - 1];
     p->first[0] = 0;
+    p->end = p->n_active;
 }
 
 /* Inputs of n pairs from pair on, as one: where they lie, or brought together. */
@@ -162,28 +164,35 @@ static kernel_input inputs_of(const cpu_run *r, graph_id x, uint32_t pair, uint3
 /* What a task of PHASE_INNER and PHASE_OUTER is: rows of an expert's matrices. */
 typedef struct expert_rows {
     uint32_t expert, first, end;
+    uint32_t slot; /* of the store, where there is one */
 } expert_rows;
 
-/* False when there are no more. */
-static bool next_rows(const cpu_run *r, uint32_t phase_i, uint32_t n_rows, expert_rows *rows)
+/* False when there are no more, or when an expert cannot be read. */
+static bool next_rows(const cpu_run *r, atomic_uint *next, uint32_t n_rows, expert_rows *rows)
 {
+    const cpu_pairs *p = &r->p->pairs;
     /* Few experts may have work; a chunk is worth bringing its inputs together. */
     uint32_t size = cpu_chunk_rows(n_rows, r->b->n_threads);
     if (size < 64) size = 64;
     uint32_t n_chunks = (n_rows + size - 1) / size;
-    uint32_t task = next_task(r, phase_i);
-    if (task / n_chunks >= r->p->pairs.n_active) return false;
-    rows->expert = r->p->pairs.active[task / n_chunks];
+    uint32_t task = atomic_fetch_add_explicit(next, 1, memory_order_relaxed);
+    if (task / n_chunks >= p->end - p->now) return false;
+    uint32_t place = p->now + task / n_chunks;
+    rows->expert = p->active[place];
+    rows->slot = r->p->store == NULL ? 0 : p->slots[place];
     rows->first = task % n_chunks * size;
     rows->end = n_rows - rows->first < size ? n_rows : rows->first + size;
-    return true;
+    return cpu_wait_expert(r, rows->slot);
 }
 
-/* stack: of matrices, and of their biases or 0. */
-static void multiply(const cpu_run *r, const graph_id stack[2], expert_rows rows, kernel_linear a)
+/* Matrix i of gate, up and down of v, an experts. */
+static void multiply(const cpu_run *r, const graph_value *v, uint32_t i, expert_rows rows,
+                     kernel_linear a)
 {
-    const tensor *w = matrix(r, stack[0], rows.expert);
-    const float *biases = r->p->decoded[stack[1]];
+    const expert_store *store = r->p->store;
+    const tensor *w =
+        store == NULL ? matrix(r, v->in[2 + i], rows.expert) : experts_matrix(store, rows.slot, i);
+    const float *biases = r->p->decoded[v->in[5 + i]];
     if (biases != NULL) a.bias = biases + (size_t)rows.expert * w->n_rows;
     a.w = w;
     a.first = rows.first;
@@ -201,24 +210,24 @@ static void bound(float *gate, float *up, uint32_t n, float limit)
     }
 }
 
-void cpu_run_inner(const cpu_run *r, uint32_t phase_i, uint32_t thread_i)
+void cpu_run_inner(const cpu_run *r, const phase *ph, atomic_uint *next, uint32_t thread_i)
 {
-    const graph_value *v = &r->p->g->values[r->p->phases[phase_i].id];
+    const graph_value *v = &r->p->g->values[ph->id];
     const cpu_scratch *c = &r->p->scratch[thread_i];
     const cpu_pairs *p = &r->p->pairs;
     kernel_glu_fn *glu = cpu_glu_fn(&r->b->kernels, v->i[0]);
     size_t width = r->p->g->values[v->in[2]].rows;
     expert_rows rows;
-    while (next_rows(r, phase_i, (uint32_t)width, &rows)) {
+    while (next_rows(r, next, (uint32_t)width, &rows)) {
         uint32_t end = p->first[rows.expert + 1];
         for (uint32_t pair = p->first[rows.expert]; pair < end; pair += EXPERT_TOKENS) {
             uint32_t n = end - pair < EXPERT_TOKENS ? end - pair : EXPERT_TOKENS;
             kernel_linear a = {
                 .n_tokens = n, .x = inputs_of(r, v->in[0], pair, n, &c->some), .scratch = c->row};
             a.y = p->inner + pair * width;
-            multiply(r, (const graph_id[]){v->in[2], v->in[5]}, rows, a);
+            multiply(r, v, 0, rows, a);
             a.y = p->up + pair * width;
-            multiply(r, (const graph_id[]){v->in[3], v->in[6]}, rows, a);
+            multiply(r, v, 1, rows, a);
             for (uint32_t i = 0; i < n; i++) {
                 size_t at = (pair + i) * width + rows.first;
                 if (v->f[0] > 0.0F)
@@ -234,28 +243,31 @@ void cpu_prepare_pairs(const cpu_run *r, const phase *ph, uint32_t thread_i)
     const graph_value *v = &r->p->g->values[ph->id];
     const cpu_pairs *p = &r->p->pairs;
     uint32_t width = r->p->g->values[v->in[2]].rows;
-    uint64_t n = p->first[r->p->g->values[v->in[2]].i[1]];
-    uint64_t end = n * (thread_i + 1) / r->b->n_threads;
     cpu_forms forms = {ph->to_bf16, ph->to_i16};
-    for (size_t i = (size_t)(n * thread_i / r->b->n_threads); i < end; i++) {
-        cpu_prepare_row(r->b, &r->p->input, i, p->inner + i * width, width, forms);
+    for (uint32_t k = p->now; k < p->end; k++) {
+        /* Every n-th, whichever expert it is of: few pairs are spread, too. */
+        size_t i = p->first[p->active[k]];
+        size_t end = p->first[p->active[k] + 1];
+        i += (r->b->n_threads + thread_i - i % r->b->n_threads) % r->b->n_threads;
+        for (; i < end; i += r->b->n_threads)
+            cpu_prepare_row(r->b, &p->input, i, p->inner + i * width, width, forms);
     }
 }
 
-void cpu_run_outer(const cpu_run *r, uint32_t phase_i, uint32_t thread_i)
+void cpu_run_outer(const cpu_run *r, const phase *ph, atomic_uint *next, uint32_t thread_i)
 {
-    const graph_value *v = &r->p->g->values[r->p->phases[phase_i].id];
+    const graph_value *v = &r->p->g->values[ph->id];
     const cpu_pairs *p = &r->p->pairs;
     uint32_t width = r->p->g->values[v->in[2]].rows;
-    cpu_input inner = r->p->input;
+    cpu_input inner = p->input;
     if (r->b->act == WEFT_ACT_F32) inner.f = p->inner;
     expert_rows rows;
-    while (next_rows(r, phase_i, v->cols, &rows)) {
+    while (next_rows(r, next, v->cols, &rows)) {
         uint32_t pair = p->first[rows.expert];
         kernel_linear a = {.n_tokens = p->first[rows.expert + 1] - pair,
                            .x = cpu_input_at(r->b, &inner, pair, width),
                            .y = p->outer + pair * (size_t)v->cols,
                            .scratch = r->p->scratch[thread_i].row};
-        multiply(r, (const graph_id[]){v->in[4], v->in[7]}, rows, a);
+        multiply(r, v, 2, rows, a);
     }
 }

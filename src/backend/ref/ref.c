@@ -51,6 +51,8 @@ static weft_status ref_open(const backend_config *config, backend **b, weft_erro
         return err_set(err, WEFT_ARGUMENT, "backend ref has no instruction set to choose, got '%s'",
                        config->isa);
     }
+    if (config->experts != NULL)
+        return err_set(err, WEFT_UNSUPPORTED, "backend ref does not stream experts");
     backend *new = mem_alloc_zero(config->env.allocator, sizeof *new);
     if (new == NULL) return err_set(err, WEFT_NOMEM, "out of memory for the backend");
     new->env = config->env;
@@ -953,13 +955,6 @@ static weft_status ref_run(backend *b, backend_plan *plan, const backend_step *s
     return WEFT_OK;
 }
 
-static weft_status ref_wait(backend *b, weft_error *err)
-{
-    (void)b;
-    (void)err;
-    return WEFT_OK;
-}
-
 static weft_status ref_measure_read(backend *b, const void *block, size_t n_bytes,
                                     double *bytes_per_second, weft_error *err)
 {
@@ -993,8 +988,9 @@ const backend_api BACKEND_REF = {
     .plan = ref_plan,
     .plan_free = ref_plan_free,
     .plan_bytes = ref_plan_bytes,
+    .experts = host_no_experts,
     .run = ref_run,
-    .wait = ref_wait,
+    .wait = host_wait,
     .replay = ref_replay,
     .measure_read = ref_measure_read,
 };

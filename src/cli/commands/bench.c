@@ -335,7 +335,9 @@ static weft_status print_json(const bench *b, const char *model, weft_error *err
                       (unsigned long long)r->bytes_per_step, r->share);
     }
     weft_status status =
-        strbuf_printf(&out, "],\"checksum\":\"%016llx\"}\n", (unsigned long long)b->checksum);
+        strbuf_printf(&out, "],\"checksum\":\"%016llx\"", (unsigned long long)b->checksum);
+    session_add_experts(&b->s, &out);
+    if (status == WEFT_OK) status = strbuf_add_text(&out, "}\n");
     if (status == WEFT_OK) {
         fwrite(out.ptr, 1, out.len, stdout);
     } else {
@@ -366,6 +368,7 @@ static void print_table(const bench *b, const char *model)
                    (unsigned long long)r->n_drafted);
     }
     printf("\nchecksum of the tokens %016llx\n", (unsigned long long)b->checksum);
+    session_print_experts(&b->s, stdout);
 }
 
 /* ---- the command ----------------------------------------------------------------------------- */

@@ -36,6 +36,7 @@ static const option_row OPTIONS[] = {
      "compute threads (default: one per processor)", 1, 256, NULL},
     {"memory", OPTION_BYTES, AT(session.memory), "BYTES",
      "memory there is, such as 512M or 2G (default: this machine's)", 0, 0, NULL},
+    SESSION_EXPERTS_ROW(AT(session.experts)),
     {"json", OPTION_FLAG, AT(json), NULL, "prints one JSON object", 0, 0, NULL},
 };
 
@@ -54,7 +55,10 @@ typedef struct fit {
     const fit_values *v;
     session s;
     uint32_t context;
-    uint64_t memory, weights, scratch, left;
+    weft_experts_info of_experts;
+    uint64_t memory, left;
+    uint64_t weights, experts, scratch; /* experts: memory to stream them through, if so */
+    uint64_t stream_most;         /* what they could be streamed through, instead; 0: nothing */
     need needs[CODECS_USUAL + 1]; /* the first is what was asked for */
     uint32_t n_needs;
 } fit;
@@ -62,6 +66,12 @@ typedef struct fit {
 static uint64_t left_of(uint64_t a, uint64_t b)
 {
     return a > b ? a - b : 0;
+}
+
+/* What there is without any sequence. */
+static uint64_t taken(const fit *x)
+{
+    return x->weights + x->experts + x->scratch;
 }
 
 /* ---- numbers --------------------------------------------------------------------------------- */
@@ -112,7 +122,7 @@ static weft_status add_need(fit *x, const char *kv, weft_error *err)
         return err_set(err, WEFT_LIMIT, "%u sequences of %llu bytes", x->v->n_sequences,
                        (unsigned long long)of.one);
     of.all = of.one * x->v->n_sequences;
-    of.fits = x->weights + x->scratch <= x->memory && of.all <= x->left;
+    of.fits = taken(x) <= x->memory && of.all <= x->left;
     of.most_sequences = of.one > 0 ? x->left / of.one : 0;
     status = find_context(x, &of, err);
     if (status == WEFT_OK) x->needs[x->n_needs++] = of;
@@ -120,22 +130,52 @@ static weft_status add_need(fit *x, const char *kv, weft_error *err)
 }
 
 /* The plan's own memory is known once an engine is open, which holds no sequence yet. */
-static weft_status measure(fit *x, weft_error *err)
+static weft_status open_engine(fit *x, uint64_t experts, weft_engine_info *info, weft_error *err)
 {
     session_values values = x->v->session;
     values.memory = 0;
+    values.experts = experts;
     session_plan plan = {.context = x->context, .max_sequences = x->v->n_sequences};
     weft_status status = session_open_engine(&x->s, &values, &plan, err);
-    weft_engine_info info = {.struct_size = sizeof info};
-    if (status == WEFT_OK) status = weft_engine_get_info(x->s.engine, &info, err);
+    *info = (weft_engine_info){.struct_size = sizeof *info};
+    if (status == WEFT_OK) status = weft_engine_get_info(x->s.engine, info, err);
+    weft_engine_close(x->s.engine);
+    x->s.engine = NULL;
+    return status;
+}
+
+static weft_status measure(fit *x, weft_error *err)
+{
+    weft_engine_info info;
+    weft_status status = open_engine(x, x->v->session.experts, &info, err);
+    x->of_experts = (weft_experts_info){.struct_size = sizeof x->of_experts};
+    if (status == WEFT_OK) status = weft_model_experts(x->s.model, &x->of_experts, err);
     if (status != WEFT_OK) return status;
     x->scratch = info.scratch_bytes;
+    x->experts = info.expert_bytes;
     x->weights = x->s.info.n_bytes;
+    if (x->experts > 0) x->weights -= x->of_experts.n_bytes;
     x->memory = x->v->session.memory != 0 ? x->v->session.memory : mem_of_machine();
     if (x->memory == 0)
         return err_set(err, WEFT_UNSUPPORTED,
                        "this machine does not say how much memory it has, --memory does");
-    x->left = left_of(x->memory, x->weights + x->scratch);
+    x->left = left_of(x->memory, taken(x));
+    return WEFT_OK;
+}
+
+/* Whole experts for which there is room beside what was asked for, were they streamed; what else
+ * that takes is measured, too. */
+static weft_status find_stream(fit *x, weft_error *err)
+{
+    const weft_experts_info *of = &x->of_experts;
+    weft_engine_info info;
+    if (x->needs[0].fits || of->n_all == 0) return WEFT_OK;
+    weft_status status = open_engine(x, of->bytes_least, &info, err);
+    if (status != WEFT_OK) return status;
+    uint64_t rest = x->s.info.n_bytes - of->n_bytes + info.scratch_bytes + x->needs[0].all;
+    uint64_t n = left_of(x->memory, rest) / of->bytes_each;
+    if (n > of->n_all) n = of->n_all;
+    if (n * of->bytes_each >= of->bytes_least) x->stream_most = n * of->bytes_each;
     return WEFT_OK;
 }
 
@@ -159,7 +199,7 @@ static weft_status compute(fit *x, weft_error *err)
             *err = why;
         }
     }
-    return status;
+    return status == WEFT_OK ? find_stream(x, err) : status;
 }
 
 /* ---- for people ------------------------------------------------------------------------------ */
@@ -184,10 +224,10 @@ static void print_verdict(const fit *x)
         printf("\n%s fits, %s are left\n", asked->kv, bytes);
         return;
     }
-    bytes_print(left_of(x->weights + x->scratch, x->memory) + asked->all - x->left, bytes);
+    bytes_print(left_of(taken(x), x->memory) + asked->all - x->left, bytes);
     printf("\n%s does not fit, %s are missing", asked->kv, bytes);
     const need *best = best_fitting(x);
-    if (x->left == 0) {
+    if (x->left == 0 && x->stream_most == 0) {
         puts(": weights and scratch alone are too much");
         return;
     }
@@ -200,9 +240,31 @@ static void print_verdict(const fit *x)
         printf("%s--context %u", join, asked->most_context);
         join = ", or ";
     }
-    if (asked->most_sequences > 0)
+    if (asked->most_sequences > 0) {
         printf("%s--sequences %llu", join, (unsigned long long)asked->most_sequences);
+        join = ", or ";
+    }
+    if (x->stream_most > 0) {
+        printf("%s--experts stream=%llu, the more the faster, from stream=%llu on", join,
+               (unsigned long long)x->stream_most, (unsigned long long)x->of_experts.bytes_least);
+    }
     putchar('\n');
+}
+
+/* What is streamed, or could be. */
+static void print_experts(const fit *x)
+{
+    const weft_experts_info *of = &x->of_experts;
+    char bytes[BYTES_TEXT];
+    if (of->n_all == 0) return;
+    bytes_print(of->n_bytes, bytes);
+    printf("\n%llu experts of %s in %u layers, %u of them a token and layer",
+           (unsigned long long)of->n_all, bytes, of->n_layers, of->n_top);
+    if (x->experts > 0) {
+        printf(", %llu in memory\n", (unsigned long long)(x->experts / of->bytes_each));
+    } else {
+        printf(", among the weights\n");
+    }
 }
 
 static void print_table(const fit *x, const char *path)
@@ -210,15 +272,20 @@ static void print_table(const fit *x, const char *path)
     const struct {
         const char *label;
         uint64_t n;
-    } LINES[] = {
-        {"memory", x->memory}, {"weights", x->weights}, {"scratch", x->scratch}, {"left", x->left}};
+    } LINES[] = {{"memory", x->memory},
+                 {"weights", x->weights},
+                 {"experts", x->experts},
+                 {"scratch", x->scratch},
+                 {"left", x->left}};
     text_write(stdout, path, strlen(path));
     putchar('\n');
     for (uint32_t i = 0; i < COUNT_OF(LINES); i++) {
         char bytes[BYTES_TEXT];
+        if (LINES[i].n == 0 && strcmp(LINES[i].label, "experts") == 0) continue;
         bytes_print(LINES[i].n, bytes);
         printf("%-9s %s\n", LINES[i].label, bytes);
     }
+    print_experts(x);
     printf("\n%u sequences of at most %u tokens\n\n", x->v->n_sequences, x->context);
     printf("%-24s  a sequence         all  fits  most context  most sequences\n", "kv");
     for (uint32_t i = 0; i < x->n_needs; i++) {
@@ -235,6 +302,17 @@ static void print_table(const fit *x, const char *path)
 
 /* ---- for programs ---------------------------------------------------------------------------- */
 
+static void add_experts(const fit *x, strbuf *out)
+{
+    const weft_experts_info *of = &x->of_experts;
+    strbuf_printf(out, ",\"experts\":{\"n\":%llu,\"bytes_all\":%llu,\"bytes_each\":%llu",
+                  (unsigned long long)of->n_all, (unsigned long long)of->n_bytes,
+                  (unsigned long long)of->bytes_each);
+    strbuf_printf(out, ",\"bytes_least\":%llu,\"bytes\":%llu,\"stream_most\":%llu}",
+                  (unsigned long long)of->bytes_least, (unsigned long long)x->experts,
+                  (unsigned long long)x->stream_most);
+}
+
 static weft_status print_json(const fit *x, const char *path, weft_error *err)
 {
     strbuf out;
@@ -244,6 +322,7 @@ static weft_status print_json(const fit *x, const char *path, weft_error *err)
     strbuf_printf(&out, ",\"memory\":%llu,\"weights\":%llu,\"scratch\":%llu,\"left\":%llu",
                   (unsigned long long)x->memory, (unsigned long long)x->weights,
                   (unsigned long long)x->scratch, (unsigned long long)x->left);
+    add_experts(x, &out);
     strbuf_printf(&out, ",\"context\":%u,\"sequences\":%u,\"fits\":%s,\"kv\":[", x->context,
                   x->v->n_sequences, x->needs[0].fits ? "true" : "false");
     for (uint32_t i = 0; i < x->n_needs; i++) {
@@ -296,8 +375,10 @@ const command COMMAND_fit = {
                "with --sequences and --context. The first row is --kv, or what --act says; most "
                "context is\n"
                "for so many sequences, most sequences for such a context, both with that scratch. "
-               "The exit\n"
-               "status is 0 also when it does not fit.\n",
+               "With\n"
+               "--experts, weights are those that stay, and experts the memory that the others are "
+               "streamed\n"
+               "through. The exit status is 0 also when it does not fit.\n",
     .options = OPTIONS,
     .n_options = COUNT_OF(OPTIONS),
     .session_sets = SESSION_OPEN,

@@ -122,7 +122,7 @@ static weft_status prompt_ids(session *s, const chat_options *o, uint32_t n_imag
     return status;
 }
 
-static weft_status print_json(const char *model, const generate_request *r,
+static weft_status print_json(const session *s, const char *model, const generate_request *r,
                               const generate_answer *a, const strbuf *text, weft_error *err)
 {
     strbuf out;
@@ -145,9 +145,10 @@ static weft_status print_json(const char *model, const generate_request *r,
                   a->first_s > 0.0 ? (double)a->n_prompt / a->first_s : 0.0);
     if (r->draft != NULL)
         strbuf_printf(&out, ",\"drafted\":%u,\"accepted\":%u", a->n_drafted, a->n_accepted);
-    weft_status status =
-        strbuf_printf(&out, ",\"decode_tok_s\":%.3f}\n",
-                      n_new > 1 && decode_s > 0.0 ? (double)(n_new - 1) / decode_s : 0.0);
+    strbuf_printf(&out, ",\"decode_tok_s\":%.3f",
+                  n_new > 1 && decode_s > 0.0 ? (double)(n_new - 1) / decode_s : 0.0);
+    session_add_experts(s, &out);
+    weft_status status = strbuf_add_text(&out, "}\n");
     if (text->status != WEFT_OK) status = text->status;
     if (status == WEFT_OK) {
         fwrite(out.ptr, 1, out.len, stdout);
@@ -184,7 +185,7 @@ static weft_status answer_once(session *s, const chat_options *o, const run_valu
     request.n_images = pictures.n;
     if (status == WEFT_OK) status = generate(s, &request, &answer, err);
     if (whole && status == WEFT_OK) {
-        status = print_json(model, &request, &answer, &text, err);
+        status = print_json(s, model, &request, &answer, &text, err);
     } else if (!whole && answer.ids.n > 0 && !ends_line) {
         putchar('\n');
     }
@@ -296,6 +297,7 @@ static int run(const void *values, const char *path)
     if (status == WEFT_OK) {
         o.sampling = sampling_of(v, &s.info);
         exit_status = answer_or_chat(&s, v, &o, path);
+        session_print_experts(&s, stderr);
         status = save_state(&s, v->state, &err);
         if (status != WEFT_OK) exit_status = report_failure(&err, false);
     } else {
