@@ -268,6 +268,9 @@ typedef struct weft_engine_options {
     uint32_t flags;         /* of WEFT_ENGINE_ */
     uint32_t max_drafts;    /* most tokens of one request that a step verifies in advance, at most
                                32; 0: 8; WEFT_NO_DRAFTS: none */
+    uint32_t max_image_tokens; /* most tokens that an image may come to; larger ones are made
+                                  smaller. Memory for that is taken when the first image comes.
+                                  0: 1280 */
 } weft_engine_options;
 
 enum { WEFT_ENGINE_NO_CACHE = 1 /* no request begins with what another left */ };
@@ -299,6 +302,35 @@ enum {
     WEFT_REQUEST_NO_CACHE = 2     /* it neither begins with what another left nor leaves anything */
 };
 
+enum { WEFT_IMAGE_AS_IS = 1 /* it is not resized: its sides must be what the model takes */ };
+
+typedef struct weft_image {
+    uint32_t struct_size;
+    uint32_t flags;
+    const uint8_t *pixels; /* [height, width, 3], red, green, blue; copied */
+    uint32_t width, height;
+} weft_image;
+
+typedef struct weft_image_info {
+    uint32_t struct_size;
+    uint32_t width, height; /* what it is brought to */
+    uint32_t n_tokens;      /* that stand in the prompt in the place of its placeholder */
+} weft_image_info;
+
+/* A JPEG or PNG file, turned upright by what it says of that. pixels are the library's until
+ * weft_image_free; no more than 64 million of them. UNSUPPORTED for other formats, and where the
+ * library was built without that one. */
+WEFT_API weft_status weft_image_decode(const weft_model *model, const void *bytes, size_t n_bytes,
+                                       weft_image *image, weft_error *err);
+
+/* Of an image that weft_image_decode made; accepts NULL. */
+WEFT_API void weft_image_free(const weft_model *model, weft_image *image);
+
+/* What an image of a size comes to; UNSUPPORTED when the model sees none. */
+WEFT_API weft_status weft_engine_image_info(const weft_engine *engine, uint32_t width,
+                                            uint32_t height, weft_image_info *info,
+                                            weft_error *err);
+
 typedef struct weft_request {
     uint32_t struct_size;
     uint32_t flags;
@@ -325,12 +357,28 @@ typedef struct weft_request {
     uint32_t n_embedding; /* its first numbers, for models that were trained so; 0: n_embd */
     weft_pooling pooling;
     weft_normalize normalize;
+    /* One placeholder a token of the prompt (the model's own for images) is replaced by each
+     * image's tokens, in order; then n_prompt rows of prompt_logits and of embedding are as many
+     * more, and cached tokens count these. [n_images], struct_size of the first apart. */
+    uint32_t n_images;
+    const weft_image *images;
+    /* Higher ones come first, and pause lower ones where sequences or memory are short; what is
+     * paused goes on later, with the same answer. For every WEFT_PRIORITY_STEPS steps that a
+     * request has no part in it comes before one more priority, and is not paused for these, so
+     * that nobody waits for ever. */
+    int32_t priority;
+    /* After so many milliseconds since the submit it ends before the next step; 0: it does not. */
+    uint32_t deadline_ms;
 } weft_request;
+
+#define WEFT_PRIORITY_STEPS 256
 
 /* 0 is never a handle. */
 typedef uint64_t weft_handle;
 
-/* Everything is checked here: a request that could never finish is refused with both numbers. */
+/* Everything is checked here: a request that could never finish is refused with both numbers.
+ * Several answers to one prompt are several requests, with seeds of their own: those that find the
+ * prompt being read for another wait for it, and share its state. */
 WEFT_API weft_status weft_submit(weft_engine *engine, const weft_request *request,
                                  weft_handle *handle, weft_error *err);
 
@@ -352,7 +400,8 @@ typedef enum weft_finish {
     WEFT_FINISH_STOP = 1,   /* a stop id was sampled; it is the last TOKEN */
     WEFT_FINISH_LENGTH = 2, /* max_new tokens, or the context is full */
     WEFT_FINISH_CANCELLED = 3,
-    WEFT_FINISH_ERROR = 4 /* status and message say what */
+    WEFT_FINISH_ERROR = 4,   /* status and message say what */
+    WEFT_FINISH_DEADLINE = 5 /* deadline_ms passed; tokens so far are those of the answer */
 } weft_finish;
 
 /* Why a request did not begin with all that was known of its prompt. */
@@ -377,8 +426,9 @@ typedef struct weft_event {
     weft_cache_limit cache_limit;
     /* With DONE: drafts that steps verified, and those that were what was sampled. */
     uint32_t n_drafted, n_accepted;
-    uint32_t first;  /* with LOGITS */
-    uint32_t n_rows; /* with LOGITS and EMBEDDING */
+    uint32_t first;    /* with LOGITS */
+    uint32_t n_rows;   /* with LOGITS and EMBEDDING */
+    uint32_t n_paused; /* with DONE: how often it made room for others */
 } weft_event;
 
 /* The next event of a request, NONE if there is none yet. */
@@ -411,6 +461,10 @@ typedef struct weft_engine_info {
     uint64_t n_state_misses;                    /* files that could not be used */
     uint64_t n_kv_nonfinite; /* NaN and infinities in keys and values that a packed codec replaced:
                               * above 0 a model computes nonsense, or overflows */
+    uint32_t n_active, n_waiting; /* requests that have a sequence, and those that have none yet */
+    uint64_t n_paused;            /* times that a request made room for others */
+    uint64_t n_steps;
+    uint64_t ns_steps, ns_runs; /* time in weft_step, and of that in the backend */
 } weft_engine_info;
 
 WEFT_API weft_status weft_engine_get_info(const weft_engine *engine, weft_engine_info *info,

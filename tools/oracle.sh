@@ -27,6 +27,8 @@ write src/tensor/grids.c grids.py
 write tests/tensor/encodings.txt encodings.py tools/oracle/mlx_affine_vectors.json
 write tests/kv/affine.txt kv_affine.py tools/oracle/mlx_affine_vectors.json
 write tests/kv/affine_groups.txt kv_affine_groups.py
+write tests/vision/resize.txt resize.py
+write tests/vision/images.txt images.py
 write tests/convert/quantize.txt quantize.py
 echo "oracle.sh: tests/chat/fixtures"
 "$python" tools/oracle/templates.py tests/chat/fixtures

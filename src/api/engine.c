@@ -12,6 +12,8 @@ enum {
     CHUNK_MOST = 16384,
     THREADS_MOST = 256,
     DRAFTS_DEFAULT = 8,
+    IMAGE_TOKENS_DEFAULT = 1280,
+    IMAGE_TOKENS_MOST = 16384,
 };
 
 static weft_status check_range(const char *name, uint32_t value, uint32_t most, weft_error *err)
@@ -41,6 +43,7 @@ static weft_status effective(const weft_engine_options *from, const struct llm *
                           .chunk_tokens = from->chunk_tokens,
                           .max_outputs = from->max_outputs,
                           .max_drafts = from->max_drafts,
+                          .max_image_tokens = from->max_image_tokens,
                           .memory_bytes = from->memory_bytes,
                           .cache_bytes = from->cache_bytes,
                           .no_cache = (from->flags & WEFT_ENGINE_NO_CACHE) != 0};
@@ -55,8 +58,11 @@ static weft_status effective(const weft_engine_options *from, const struct llm *
     if (o->chunk_tokens == 0) o->chunk_tokens = CHUNK_DEFAULT;
     if (o->chunk_tokens > o->context) o->chunk_tokens = o->context;
     if (o->max_drafts == 0 && !m->params.sees_all) o->max_drafts = DRAFTS_DEFAULT;
+    if (o->max_image_tokens == 0) o->max_image_tokens = IMAGE_TOKENS_DEFAULT;
     if (from->max_drafts == WEFT_NO_DRAFTS) o->max_drafts = 0;
     weft_status status = check_range("max_sequences", o->max_sequences, SEQUENCES_MOST, err);
+    if (status == WEFT_OK)
+        status = check_range("max_image_tokens", o->max_image_tokens, IMAGE_TOKENS_MOST, err);
     if (status == WEFT_OK) status = check_range("max_drafts", o->max_drafts, DRAFTS_MOST, err);
     if (status != WEFT_OK) return status;
     if (o->max_outputs == 0) o->max_outputs = o->max_sequences + o->max_drafts;
@@ -119,6 +125,40 @@ static weft_status need(const weft_engine *e, weft_error *err)
     return e != NULL ? WEFT_OK : err_set(err, WEFT_ARGUMENT, "engine is NULL");
 }
 
+/* Their images as ours: [n_images]. */
+static weft_status take_images(const weft_request *request, weft_image *ours, weft_error *err)
+{
+    const unsigned char *at = (const unsigned char *)request->images;
+    uint32_t stride;
+    memcpy(&stride, at, sizeof stride);
+    for (uint32_t i = 0; i < request->n_images; i++) {
+        ours[i].struct_size = sizeof ours[i];
+        weft_status status = API_TAKE(ours[i], at + (size_t)i * stride, height, "weft_image", err);
+        if (status == WEFT_OK && (ours[i].flags & ~(uint32_t)WEFT_IMAGE_AS_IS) != 0)
+            status = err_set(err, WEFT_ARGUMENT, "image %u: unknown flags %x", i, ours[i].flags);
+        if (status != WEFT_OK) return status;
+    }
+    return WEFT_OK;
+}
+
+static weft_status submit_images(weft_engine *engine, weft_request *request, weft_handle *handle,
+                                 weft_error *err)
+{
+    if (request->n_images > MEDIA_IMAGES)
+        return err_set(err, WEFT_LIMIT, "%u images, at most %d", request->n_images, MEDIA_IMAGES);
+    if (request->images == NULL) return err_set(err, WEFT_ARGUMENT, "images is NULL");
+    const weft_allocator *a = engine_allocator(engine);
+    size_t n_bytes = request->n_images * sizeof(weft_image);
+    weft_image *images = mem_alloc_zero(a, n_bytes);
+    if (images == NULL)
+        return err_set(err, WEFT_NOMEM, "out of memory for %u images", request->n_images);
+    weft_status status = take_images(request, images, err);
+    request->images = images;
+    if (status == WEFT_OK) status = engine_submit(engine, request, handle, err);
+    mem_free(a, images, n_bytes);
+    return status;
+}
+
 weft_status weft_submit(weft_engine *engine, const weft_request *request, weft_handle *handle,
                         weft_error *err)
 {
@@ -134,7 +174,19 @@ weft_status weft_submit(weft_engine *engine, const weft_request *request, weft_h
     if ((ours.flags & ~(uint32_t)(WEFT_REQUEST_IGNORE_STOP | WEFT_REQUEST_NO_CACHE)) != 0) {
         return err_set(err, WEFT_ARGUMENT, "unknown flags %x", ours.flags);
     }
+    if (ours.n_images > 0) return submit_images(engine, &ours, handle, err);
     return engine_submit(engine, &ours, handle, err);
+}
+
+weft_status weft_engine_image_info(const weft_engine *engine, uint32_t width, uint32_t height,
+                                   weft_image_info *info, weft_error *err)
+{
+    weft_image_info ours = {.struct_size = sizeof ours};
+    weft_status status = need(engine, err);
+    if (status != WEFT_OK) return status;
+    status = API_GIVE(ours, info, n_tokens, "weft_image_info", err);
+    if (status == WEFT_OK) status = engine_image_info(engine, width, height, &ours, err);
+    return status == WEFT_OK ? API_GIVE(ours, info, n_tokens, "weft_image_info", err) : status;
 }
 
 weft_status weft_step(weft_engine *engine, uint32_t *n_active, weft_error *err)

@@ -29,16 +29,22 @@ typedef struct backend_step {
     uint32_t n_tokens, n_rows, n_outputs, n_hidden;
     const int32_t *ids;        /* [n_tokens], checked against the vocabulary */
     const uint32_t *positions; /* [n_tokens] */
-    float *features;           /* [n_tokens, columns], only read; of a graph that has features */
     /* [n_tokens], the highest position that each sees, at least its own and that of the token
      * before: in a block of tokens that see each other, which lies in one step, its last. NULL:
      * their own. */
     const uint32_t *highest;
+    /* [GRAPH_AXES, n_tokens]: where tokens are on the axes that ropes turn by. NULL: on each axis
+     * where their position says. */
+    const uint32_t *places;
+    /* [n_feeds of the graph], each [n_tokens, its columns]. What only replace reads need be there
+     * for marked tokens only, and not at all where none is; read only. */
+    float *const *feeds;
+    const uint8_t *marks;       /* [n_tokens], 1: replaced; NULL: none is */
     const uint32_t *row_starts; /* [n_rows + 1], token index of each row's first token */
     const uint32_t *outputs;    /* [n_outputs], ascending token indices whose logits are wanted */
     const uint32_t *hidden_of;  /* [n_hidden], likewise those whose hidden states are wanted */
     const kv_view *views;       /* [n_states, n_rows] */
-    float *logits;              /* [n_outputs, n_vocab] */
+    float *logits;              /* [n_outputs, n_vocab], or as wide as the graph's output is */
     float *hidden;              /* [n_hidden, columns of the graph's hidden states] */
     /* Added to: numbers of keys and values that were not finite, in rows whose codec keeps finite
      * ones only. NULL: not counted. */
@@ -77,14 +83,23 @@ typedef struct backend_span {
     uint32_t first, end;
 } backend_span;
 
-/* What a token of a step sees: of a cross layer all there is, perhaps nothing. */
+/* What a token of a step sees: of a cross layer all there is, perhaps nothing; causal: no later
+ * one of its block. */
 static inline backend_span backend_seen(const backend_step *step, const kv_view *view,
-                                        uint32_t token_i)
+                                        uint32_t token_i, bool causal)
 {
     uint32_t position = step->positions[token_i];
     if (view->geometry->layout == KV_LAYOUT_CROSS) return (backend_span){0, view->len};
-    uint32_t highest = step->highest == NULL ? position : step->highest[token_i];
+    uint32_t highest = step->highest == NULL || causal ? position : step->highest[token_i];
     return (backend_span){kv_lowest(view->geometry, position), highest + 1};
+}
+
+/* Where rope pair j sees a token. */
+static inline uint32_t backend_place(const backend_step *step, const graph_rope *rope, uint32_t j,
+                                     uint32_t token_i)
+{
+    if (rope->axes == NULL || step->places == NULL) return step->positions[token_i];
+    return step->places[(size_t)rope->axes[j] * step->n_tokens + token_i];
 }
 
 /* What a plan must be able to run. */

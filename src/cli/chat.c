@@ -44,6 +44,20 @@ weft_status chat_history_add(chat_history *h, const char *role, str content, wef
     return err_set(err, status, "out of memory for the conversation");
 }
 
+weft_status chat_history_show(chat_history *h, uint32_t n_images, str content, weft_error *err)
+{
+    if (n_images == 0) return chat_history_add(h, "user", content, err);
+    size_t before = h->json.len;
+    strbuf_printf(&h->json, "%s{\"role\":\"user\",\"content\":[", before > 1 ? "," : "");
+    for (uint32_t i = 0; i < n_images; i++) strbuf_add_text(&h->json, "{\"type\":\"image\"},");
+    strbuf_add_text(&h->json, "{\"type\":\"text\",\"text\":");
+    json_write_text(content, &h->json);
+    weft_status status = strbuf_add_text(&h->json, "}]}");
+    if (status == WEFT_OK) return WEFT_OK;
+    chat_history_cut(h, before);
+    return err_set(err, status, "out of memory for the conversation");
+}
+
 weft_status chat_history_ids(chat_history *h, const session *s, id_list *ids, weft_error *err)
 {
     size_t before = h->json.len;

@@ -21,6 +21,8 @@ typedef struct chat_history {
 weft_status chat_history_init(chat_history *h, const char *system, weft_error *err);
 void chat_history_deinit(chat_history *h);
 weft_status chat_history_add(chat_history *h, const char *role, str content, weft_error *err);
+/* The same of a person who shows so many images before the text. */
+weft_status chat_history_show(chat_history *h, uint32_t n_images, str content, weft_error *err);
 void chat_history_cut(chat_history *h, size_t n_bytes); /* back to an earlier json.len */
 
 /* The ids of the conversation so far, ready for an answer. */

@@ -110,6 +110,21 @@ static void note_said(session *s, const id_list *prompt, const id_list *answer)
     }
 }
 
+static weft_status count_prompt(const session *s, const generate_request *request,
+                                generate_answer *answer, weft_error *err)
+{
+    answer->n_prompt = request->prompt->n;
+    for (uint32_t i = 0; i < request->n_images; i++) {
+        weft_image_info info = {.struct_size = sizeof info};
+        const weft_image *image = &request->images[i];
+        weft_status status =
+            weft_engine_image_info(s->engine, image->width, image->height, &info, err);
+        if (status != WEFT_OK) return status;
+        answer->n_prompt += info.n_tokens - 1;
+    }
+    return WEFT_OK;
+}
+
 weft_status generate(session *s, const generate_request *request, generate_answer *answer,
                      weft_error *err)
 {
@@ -122,9 +137,12 @@ weft_status generate(session *s, const generate_request *request, generate_answe
                       .n_prompt = (uint32_t)request->prompt->n,
                       .max_new = request->max_new,
                       .sampling = request->sampling,
-                      .draft = request->draft};
-    weft_status status = WEFT_OK;
-    if (request->text != NULL) status = weft_detokenizer_create(s->model, 0, &st.detokenizer, err);
+                      .draft = request->draft,
+                      .images = request->images,
+                      .n_images = request->n_images};
+    weft_status status = count_prompt(s, request, answer, err);
+    if (status == WEFT_OK && request->text != NULL)
+        status = weft_detokenizer_create(s->model, 0, &st.detokenizer, err);
     if (status == WEFT_OK) status = weft_submit(s->engine, &r, &st.handle, err);
     if (status == WEFT_OK) status = run(&st, err);
     progress_clear(&st.progress);
@@ -153,7 +171,7 @@ const char *generate_finish_name(weft_finish finish)
 void generate_print_speed(const session *s, const generate_request *request,
                           const generate_answer *answer)
 {
-    size_t n_prompt = request->prompt->n;
+    size_t n_prompt = answer->n_prompt;
     size_t n_new = answer->ids.n;
     double decode_s = answer->total_s - answer->first_s;
     double n_read = (double)(n_prompt - answer->n_cached);

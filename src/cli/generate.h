@@ -8,7 +8,9 @@ typedef struct generate_request {
     const id_list *prompt;
     uint32_t max_new;
     weft_sampling sampling;
-    const char *draft; /* as in weft_request */
+    const char *draft;        /* as in weft_request */
+    const weft_image *images; /* [n_images], one for each placeholder of the prompt */
+    uint32_t n_images;
     /* Whole characters, as they come; NULL: nobody looks. */
     void *user;
     void (*text)(void *user, const char *bytes, size_t n_bytes);
@@ -17,6 +19,7 @@ typedef struct generate_request {
 typedef struct generate_answer {
     id_list ids; /* the caller frees it; a stop id at the end is in it */
     weft_finish finish;
+    size_t n_prompt;                          /* tokens, those of images counted */
     uint32_t n_cached, n_drafted, n_accepted; /* as in weft_event */
     double first_s;                           /* from the submission to the first token */
     double total_s;                           /* to the last */

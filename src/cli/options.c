@@ -71,6 +71,13 @@ static bool parse_list(const option_row *row, const char *text, option_list *lis
     }
 }
 
+static bool add_text(const char *text, option_texts *list)
+{
+    if (list->n == OPTION_TEXTS_MOST) return false;
+    list->values[list->n++] = text;
+    return true;
+}
+
 bool choice_has(const char *choices, const char *text)
 {
     size_t n = strlen(text);
@@ -91,6 +98,9 @@ static const char *dashes(const option_row *row)
 static weft_status refuse(const option_row *row, const char *text, weft_error *err)
 {
     switch (row->kind) {
+    case OPTION_TEXTS:
+        return err_set(err, WEFT_ARGUMENT, "%s%s is there more than %d times", dashes(row),
+                       row->name, OPTION_TEXTS_MOST);
     case OPTION_CHOICE:
         return err_set(err, WEFT_ARGUMENT, "%s%s is '%s', expected %s", dashes(row), row->name,
                        text, row->choices);
@@ -122,6 +132,9 @@ static weft_status take_value(const option_row *row, const char *text, void *val
         break;
     case OPTION_TEXT:
         *(const char **)to = text;
+        break;
+    case OPTION_TEXTS:
+        ok = add_text(text, to);
         break;
     case OPTION_CHOICE:
         ok = choice_has(row->choices, text);

@@ -6,11 +6,12 @@
 #include "base/err.h"
 #include "base/str.h"
 
-enum { OPTION_LIST_MOST = 32 };
+enum { OPTION_LIST_MOST = 32, OPTION_TEXTS_MOST = 16 };
 
 typedef enum option_kind {
     OPTION_FLAG,   /* bool */
     OPTION_TEXT,   /* const char *: borrowed from argv */
+    OPTION_TEXTS,  /* option_texts: one each time the option is given */
     OPTION_CHOICE, /* const char *: one of the words of `choices`, "cpu|ref" */
     OPTION_COUNT,  /* uint32_t in [min, max] */
     OPTION_SEED,   /* option_seed */
@@ -28,6 +29,11 @@ typedef struct option_list {
     uint32_t n;
     uint32_t values[OPTION_LIST_MOST];
 } option_list;
+
+typedef struct option_texts {
+    uint32_t n;
+    const char *values[OPTION_TEXTS_MOST]; /* borrowed from argv */
+} option_texts;
 
 /* Words behind the operand; borrowed from argv. */
 typedef struct option_words {

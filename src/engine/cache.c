@@ -137,10 +137,10 @@ void cache_close(weft_engine *e)
 
 static kv_history history_of(const request *r, uint32_t n)
 {
-    return (kv_history){.ids = r->tokens, .n = n};
+    return (kv_history){.ids = r->tokens, .media = r->media_keys, .n = n};
 }
 
-weft_status cache_begin(weft_engine *e, request *r, weft_error *err)
+weft_status cache_begin(weft_engine *e, request *r, uint32_t n_positions, weft_error *err)
 {
     const weft_allocator *a = e->env.allocator;
     const kv_config *config = &r->store->config;
@@ -151,14 +151,17 @@ weft_status cache_begin(weft_engine *e, request *r, weft_error *err)
     }
     /* Logits of a prompt, and hidden states, come from forwarding it. */
     if (r->space == NULL || r->prompt_logits != NULL || embed_needs_all(r))
-        return kv_seq_create(a, e->pool, config, r->n_positions, &r->seq, err);
-    kv_history h = history_of(r, r->n_prompt);
+        return kv_seq_create(a, e->pool, config, n_positions, &r->seq, err);
+    kv_history h = history_of(r, r->n_tokens);
     kv_match match;
     weft_status status =
-        kv_prefix_begin(e->prefix, r->space, &h, r->n_positions, &r->seq, &match, err);
+        kv_prefix_begin(e->prefix, r->space, &h, n_positions, &r->seq, &match, err);
     if (status != WEFT_OK) return status;
+    r->n_kept = match.n_usable;
+    if (r->begun) return WEFT_OK;
+    r->begun = true;
     r->n_known = match.n_equal;
-    r->n_cached = r->n_kept = match.n_usable;
+    r->n_cached = match.n_usable;
     r->cache_limit = (weft_cache_limit)match.limit;
     return WEFT_OK;
 }

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "engine/state.h"
 
 static uint64_t tensor_bytes(const tensor *t)
@@ -132,6 +133,7 @@ static weft_status open_batch(weft_engine *e, weft_error *err)
     b->txn_rows = arena_array(a, o->max_sequences, sizeof *b->txn_rows);
     b->keep = arena_array(a, o->max_sequences, sizeof *b->keep);
     b->rows = arena_array(a, o->max_sequences, sizeof *b->rows);
+    e->active = arena_array(a, o->max_sequences, sizeof(request *));
     b->logits = matrix(a, n_outputs, n_vocab);
     b->hidden = matrix(a, n_hidden, m->params.n_embd);
     e->scratch.ids = arena_array(a, n_vocab, sizeof *e->scratch.ids);
@@ -139,7 +141,7 @@ static weft_status open_batch(weft_engine *e, weft_error *err)
     bool ok =
         b->ids && b->positions && b->row_starts && b->outputs && b->views && b->txn_rows && b->keep;
     ok = ok && b->hidden_of && b->hidden && (b->highest || !m->params.sees_all);
-    if (!ok || !b->rows || !b->logits || !e->scratch.ids || !e->scratch.logits) {
+    if (!ok || !b->rows || !e->active || !b->logits || !e->scratch.ids || !e->scratch.logits) {
         return err_set(err, WEFT_NOMEM,
                        "out of memory for steps of %u tokens and %u rows of logits", n_tokens,
                        n_outputs);
@@ -158,7 +160,6 @@ weft_status engine_open(const llm *m, const engine_options *options, weft_engine
     e->env = m->env;
     e->model = m;
     e->options = *options;
-    e->next_handle = 1;
     e->weight_bytes_step = weight_bytes(&m->graph);
     arena_init(&e->arena, e->env.allocator, 0);
     kv_txn_init(&e->txn);
@@ -177,14 +178,11 @@ weft_status engine_open(const llm *m, const engine_options *options, weft_engine
 void engine_close(weft_engine *e)
 {
     if (e == NULL) return;
-    while (e->first != NULL) {
-        request *r = e->first;
-        if (r->phase != REQUEST_DONE) request_end(e, r, WEFT_FINISH_CANCELLED, NULL);
-        request_free(e, r);
-    }
+    queue_close(e);
     cache_close(e);
     kv_pool_destroy(e->pool);
     if (e->backend != NULL) {
+        media_close(e);
         e->api->plan_free(e->backend, e->plan);
         e->api->close(e->backend);
     }
@@ -201,20 +199,26 @@ weft_status engine_step(weft_engine *e, uint32_t *n_active, weft_error *err)
         thread_lock_drop(e->lock);
         return err_set(err, WEFT_ARGUMENT, "another thread is stepping this engine");
     }
+    uint64_t begun = clock_now_ns();
     bool work = scheduler_fill(e);
     e->stepping = work;
     thread_lock_drop(e->lock);
     weft_status status = WEFT_OK;
     weft_error failure = {WEFT_OK, ""};
-    if (work) {
+    uint64_t run = clock_now_ns();
+    if (work) status = media_encode(e, &failure);
+    if (work && status == WEFT_OK) {
         status = e->api->run(e->backend, e->plan, &e->batch.step, &failure);
         if (status == WEFT_OK) status = e->api->wait(e->backend, &failure);
     }
+    run = clock_now_ns() - run;
     thread_lock_take(e->lock);
     if (work && status == WEFT_OK) scheduler_publish(e);
     if (work && status != WEFT_OK) scheduler_fail(e, &failure);
     if (work) e->stepping = false;
-    for (const request *r = e->first; r != NULL; r = r->next) *n_active += r->phase != REQUEST_DONE;
+    *n_active = e->n_active + e->n_waiting;
+    e->ns_steps += clock_now_ns() - begun;
+    e->ns_runs += run;
     thread_lock_drop(e->lock);
     return status == WEFT_OK ? WEFT_OK : err_set(err, status, "%s", failure.message);
 }
@@ -237,6 +241,12 @@ void engine_info(const weft_engine *e, weft_engine_info *info)
         info->n_cache_hits = stats.n_hits;
         info->n_cache_tokens = stats.tokens_found;
     }
+    info->n_active = e->n_active;
+    info->n_waiting = e->n_waiting;
+    info->n_paused = e->n_paused;
+    info->n_steps = e->n_steps;
+    info->ns_steps = e->ns_steps;
+    info->ns_runs = e->ns_runs;
     info->n_drafted = e->n_drafted;
     info->n_accepted = e->n_accepted;
     info->n_kv_nonfinite = atomic_load_explicit(&e->n_nonfinite, memory_order_relaxed);
@@ -247,6 +257,25 @@ void engine_info(const weft_engine *e, weft_engine_info *info)
     info->kv_bytes_budget = kv_pool_budget(e->pool);
     info->weight_bytes_step = e->weight_bytes_step;
     info->scratch_bytes = e->api->plan_bytes(e->plan) + e->arena.taken;
+    if (e->tower != NULL)
+        info->scratch_bytes += e->api->plan_bytes(e->tower->plan) + e->tower->arena.taken;
+}
+
+const weft_allocator *engine_allocator(const weft_engine *e)
+{
+    return e->env.allocator;
+}
+
+weft_status engine_image_info(const weft_engine *e, uint32_t width, uint32_t height,
+                              weft_image_info *info, weft_error *err)
+{
+    vision_image image;
+    weft_status status = media_size(e, width, height, false, &image, err);
+    if (status != WEFT_OK) return status;
+    info->width = image.width;
+    info->height = image.height;
+    info->n_tokens = media_tokens(e, &image);
+    return WEFT_OK;
 }
 
 void engine_drop_cache(weft_engine *e)

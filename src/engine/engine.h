@@ -5,6 +5,7 @@
 
 #include "backend/backend.h"
 #include "engine/drafters/drafter.h"
+#include "engine/media.h"
 #include "models/model.h"
 
 /* Effective options: nothing is 0 that must not be. */
@@ -12,7 +13,8 @@ typedef struct engine_options {
     const char *backend, *isa, *kv;
     weft_act act;
     uint32_t n_threads, context, max_sequences, chunk_tokens, max_outputs;
-    uint32_t max_drafts;   /* at most DRAFTS_MOST; 0: none */
+    uint32_t max_drafts; /* at most DRAFTS_MOST; 0: none */
+    uint32_t max_image_tokens;
     uint64_t memory_bytes; /* 0: as weft.h says */
     uint64_t cache_bytes;  /* 0: what memory_bytes leaves */
     bool no_cache;
@@ -37,6 +39,11 @@ weft_status engine_submit(weft_engine *e, const weft_request *from, weft_handle 
 weft_status engine_submit_drafted(weft_engine *e, const weft_request *from,
                                   const engine_drafter *drafter, void *state, weft_handle *handle,
                                   weft_error *err);
+const weft_allocator *engine_allocator(const weft_engine *e);
+
+/* The size an image comes to, and its tokens. */
+weft_status engine_image_info(const weft_engine *e, uint32_t width, uint32_t height,
+                              weft_image_info *info, weft_error *err);
 weft_status engine_step(weft_engine *e, uint32_t *n_active, weft_error *err);
 weft_status engine_poll(weft_engine *e, weft_handle handle, weft_event *event, weft_error *err);
 weft_status engine_cancel(weft_engine *e, weft_handle handle, weft_error *err);

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "engine/state.h"
 
 /* ---- checks ---------------------------------------------------------------------------------- */
@@ -18,30 +19,40 @@ static weft_status check_ids(const int32_t *ids, uint32_t n, uint32_t n_vocab, c
     return WEFT_OK;
 }
 
-static weft_status check_request(const weft_engine *e, const weft_request *r, weft_error *err)
+static weft_status check_prompt(const weft_engine *e, const weft_request *r, weft_error *err)
+{
+    if (r->prompt == NULL || r->n_prompt == 0)
+        return err_set(err, WEFT_ARGUMENT, "the prompt is empty");
+    if (r->n_prompt > e->options.context) {
+        return err_set(err, WEFT_LIMIT, "the prompt has %u tokens, the context holds %u",
+                       r->n_prompt, e->options.context);
+    }
+    return check_ids(r->prompt, r->n_prompt, e->model->params.n_vocab, "prompt token", err);
+}
+
+/* n_prompt: with all tokens of images. */
+static weft_status check_request(const weft_engine *e, const weft_request *r, uint32_t n_prompt,
+                                 weft_error *err)
 {
     uint32_t n_vocab = e->model->params.n_vocab;
     uint32_t context = e->options.context;
-    if (r->prompt == NULL || r->n_prompt == 0)
-        return err_set(err, WEFT_ARGUMENT, "the prompt is empty");
-    if (r->n_prompt > context) {
-        return err_set(err, WEFT_LIMIT, "the prompt has %u tokens, the context holds %u",
-                       r->n_prompt, context);
+    if (n_prompt > context) {
+        return err_set(err, WEFT_LIMIT, "the prompt has %u tokens, the context holds %u", n_prompt,
+                       context);
     }
-    if (e->model->params.sees_all && r->n_prompt > e->options.chunk_tokens) {
+    if (e->model->params.sees_all && n_prompt > e->options.chunk_tokens) {
         return err_set(
             err, WEFT_LIMIT,
             "the text has %u tokens, which see each other and go through one step, of at "
             "most %u (chunk_tokens)",
-            r->n_prompt, e->options.chunk_tokens);
+            n_prompt, e->options.chunk_tokens);
     }
     if (r->n_stop_ids > 0 && r->stop_ids == NULL)
         return err_set(err, WEFT_ARGUMENT, "stop_ids is NULL");
     if (r->prompt_logits_rows > 0 && r->prompt_logits == NULL)
         return err_set(err, WEFT_ARGUMENT, "prompt_logits_rows is %u, prompt_logits is NULL",
                        r->prompt_logits_rows);
-    weft_status status = check_ids(r->prompt, r->n_prompt, n_vocab, "prompt token", err);
-    if (status == WEFT_OK) status = check_ids(r->stop_ids, r->n_stop_ids, n_vocab, "stop id", err);
+    weft_status status = check_ids(r->stop_ids, r->n_stop_ids, n_vocab, "stop id", err);
     if (status == WEFT_OK) status = sampling_check(&r->sampling, err);
     if (status == WEFT_OK) status = embed_check(e, r, err);
     if (status == WEFT_OK && r->draft != NULL && e->options.max_drafts == 0) {
@@ -49,6 +60,21 @@ static weft_status check_request(const weft_engine *e, const weft_request *r, we
                        r->draft);
     }
     return status;
+}
+
+/* A sequence is converted between two steps, and a block lies in one. */
+static weft_status check_spans(const request *r, weft_error *err)
+{
+    uint32_t start = r->store->config.start;
+    for (uint32_t i = 0; i < r->media.n_images && r->media.sees_all; i++) {
+        const media_image *image = &r->media.images[i];
+        if (start <= image->first || start >= image->first + image->n_tokens) continue;
+        return err_set(err, WEFT_LIMIT,
+                       "image %u: its tokens are at positions %u to %u, the state is converted at "
+                       "%u (start=)",
+                       i, image->first, image->first + image->n_tokens - 1, start);
+    }
+    return WEFT_OK;
 }
 
 /* What it stores in, and how much of it; LIMIT where that is more than there is. Called with the
@@ -63,7 +89,8 @@ static weft_status choose_store(weft_engine *e, const weft_request *from, reques
     uint64_t positions = (uint64_t)r->n_prompt + (from->max_new > 0 ? from->max_new - 1 : 0);
     r->n_positions = positions < context ? (uint32_t)positions : context;
     uint64_t bytes = kv_config_bytes(&r->store->config, r->n_positions);
-    if (bytes <= kv_pool_budget(e->pool)) return WEFT_OK;
+    weft_status spans = check_spans(r, err);
+    if (spans != WEFT_OK || bytes <= kv_pool_budget(e->pool)) return spans;
     return err_set(err, WEFT_LIMIT, "the request needs %llu bytes of state, the budget is %llu",
                    (unsigned long long)bytes, (unsigned long long)kv_pool_budget(e->pool));
 }
@@ -75,53 +102,60 @@ static size_t token_bytes(const request *r)
     return ((size_t)r->n_prompt + r->max_new) * sizeof(int32_t);
 }
 
-static void request_destroy(const weft_engine *e, request *r)
+static size_t key_bytes(const request *r)
+{
+    return ((size_t)r->n_prompt + r->max_new) * sizeof(uint64_t);
+}
+
+void request_destroy(const weft_engine *e, request *r)
 {
     const weft_allocator *a = e->env.allocator;
     embed_deinit(e, r);
     mem_free(a, r->tokens, token_bytes(r));
+    mem_free(a, r->media_keys, key_bytes(r));
+    media_free(a, &r->media, e->model->params.n_embd);
     mem_free(a, r->logprobs, r->max_new * sizeof(float));
     mem_free(a, r->stop_ids, r->n_stop_ids * sizeof(int32_t));
     if (r->draft_bytes > 0) mem_free(a, r->draft_state, r->draft_bytes);
     mem_free(a, r, sizeof *r);
 }
 
-static request *request_create(const weft_engine *e, const weft_request *from)
+/* Takes ownership of images, also on failure. */
+static request *request_create(const weft_engine *e, const weft_request *from, media *images)
 {
     const weft_allocator *a = e->env.allocator;
     request *r = mem_alloc_zero(a, sizeof *r);
-    if (r == NULL) return NULL;
-    r->n_prompt = r->n_tokens = from->n_prompt;
+    if (r == NULL) {
+        media_free(a, images, e->model->params.n_embd);
+        return NULL;
+    }
+    r->media = *images;
+    r->n_prompt = r->n_tokens = images->n_prompt;
     /* One token may follow a full context: it needs no position. */
-    uint32_t room = e->options.context - from->n_prompt + 1;
+    uint32_t room = e->options.context - r->n_prompt + 1;
     r->max_new = from->max_new < room ? from->max_new : room;
     r->n_stop_ids = from->n_stop_ids;
     r->flags = from->flags;
     r->sampling = from->sampling;
     r->salt = from->cache_salt;
+    r->priority = from->priority;
+    if (from->deadline_ms > 0) r->deadline = clock_now_ns() + (uint64_t)from->deadline_ms * 1000000;
     r->prompt_logits = from->prompt_logits;
     r->new_logits = from->new_logits;
     r->logits_rows = from->prompt_logits_rows;
     r->tokens = mem_alloc(a, token_bytes(r));
+    r->media_keys = r->media.n_images > 0 ? mem_alloc_zero(a, key_bytes(r)) : NULL;
     r->logprobs = mem_alloc(a, r->max_new * sizeof(float));
     r->stop_ids = mem_alloc(a, r->n_stop_ids * sizeof(int32_t));
     bool ok = r->tokens && (r->logprobs || r->max_new == 0) && (r->stop_ids || r->n_stop_ids == 0);
+    ok = ok && (r->media_keys != NULL || r->media.n_images == 0);
     if (!ok || !embed_init(e, r, from)) {
         request_destroy(e, r);
         return NULL;
     }
-    memcpy(r->tokens, from->prompt, from->n_prompt * sizeof(int32_t));
+    media_expand(e, &r->media, from, r->tokens, r->media_keys);
     if (r->n_stop_ids > 0) memcpy(r->stop_ids, from->stop_ids, r->n_stop_ids * sizeof(int32_t));
     return r;
-}
-
-static void append(weft_engine *e, request *r)
-{
-    r->handle = e->next_handle++;
-    if (e->last != NULL) e->last->next = r;
-    if (e->first == NULL) e->first = r;
-    e->last = r;
-    e->n_requests++;
 }
 
 /* The drafter's state, made where the caller's thread has time for the prompt. */
@@ -141,9 +175,16 @@ static weft_status submit(weft_engine *e, const weft_request *from, const engine
                           void *state, weft_handle *handle, weft_error *err)
 {
     *handle = 0;
-    weft_status status = check_request(e, from, err);
+    media images;
+    weft_status status = check_prompt(e, from, err);
+    if (status == WEFT_OK) status = media_take(e, from, &images, err);
     if (status != WEFT_OK) return status;
-    request *r = request_create(e, from);
+    status = check_request(e, from, images.n_prompt, err);
+    if (status != WEFT_OK) {
+        media_free(e->env.allocator, &images, e->model->params.n_embd);
+        return status;
+    }
+    request *r = request_create(e, from, &images);
     if (r != NULL) {
         r->drafter = drafter;
         r->draft_state = state;
@@ -156,12 +197,10 @@ static weft_status submit(weft_engine *e, const weft_request *from, const engine
         return err_set(err, WEFT_NOMEM, "out of memory for a request of %u tokens", from->n_prompt);
     thread_lock_take(e->lock);
     status = choose_store(e, from, r, err);
-    if (status == WEFT_OK && e->n_requests == ENGINE_REQUESTS) {
-        status = err_set(err, WEFT_LIMIT, "%u requests are open, at most %d", e->n_requests,
-                         ENGINE_REQUESTS);
-    }
+    if (status == WEFT_OK && r->media.n_images > 0) status = media_open(e, err);
+    if (status == WEFT_OK) status = queue_reserve(e, err);
     if (status == WEFT_OK) {
-        append(e, r);
+        queue_add(e, r);
         *handle = r->handle;
     }
     thread_lock_drop(e->lock);
@@ -187,38 +226,6 @@ weft_status engine_submit_drafted(weft_engine *e, const weft_request *from,
     return submit(e, from, drafter, state, handle, err);
 }
 
-void request_end(weft_engine *e, request *r, weft_finish finish, const weft_error *error)
-{
-    ASSERT(r->phase != REQUEST_DONE);
-    if (r->phase == REQUEST_ACTIVE) e->n_active--;
-    cache_end(e, r);
-    r->phase = REQUEST_DONE;
-    r->finish = finish;
-    if (error != NULL) r->error = *error;
-}
-
-void request_free(weft_engine *e, request *r)
-{
-    request *before = NULL;
-    for (request *at = e->first; at != r; at = at->next) before = at;
-    if (before == NULL) {
-        e->first = r->next;
-    } else {
-        before->next = r->next;
-    }
-    if (e->last == r) e->last = before;
-    e->n_requests--;
-    request_destroy(e, r);
-}
-
-static request *find(weft_engine *e, weft_handle handle)
-{
-    for (request *r = e->first; r != NULL; r = r->next) {
-        if (r->handle == handle && !r->released) return r;
-    }
-    return NULL;
-}
-
 static weft_status unknown_handle(weft_handle handle, weft_error *err)
 {
     return err_set(err, WEFT_ARGUMENT, "there is no request %llu", (unsigned long long)handle);
@@ -235,7 +242,7 @@ static bool next_piece(request *r)
 weft_status engine_poll(weft_engine *e, weft_handle handle, weft_event *event, weft_error *err)
 {
     thread_lock_take(e->lock);
-    request *r = find(e, handle);
+    request *r = queue_find(e, handle);
     if (r != NULL && next_piece(r)) {
         event->kind = WEFT_EVENT_LOGITS;
         event->first = r->piece_first;
@@ -255,6 +262,7 @@ weft_status engine_poll(weft_engine *e, weft_handle handle, weft_event *event, w
         event->error = r->error;
         event->n_drafted = r->n_drafted;
         event->n_accepted = r->n_accepted;
+        event->n_paused = r->n_paused;
         r->done_polled = true;
     }
     if (r != NULL) {
@@ -269,7 +277,7 @@ weft_status engine_poll(weft_engine *e, weft_handle handle, weft_event *event, w
 weft_status engine_cancel(weft_engine *e, weft_handle handle, weft_error *err)
 {
     thread_lock_take(e->lock);
-    request *r = find(e, handle);
+    request *r = queue_find(e, handle);
     if (r != NULL) r->cancelled = true;
     thread_lock_drop(e->lock);
     return r != NULL ? WEFT_OK : unknown_handle(handle, err);
@@ -278,15 +286,11 @@ weft_status engine_cancel(weft_engine *e, weft_handle handle, weft_error *err)
 weft_status engine_release(weft_engine *e, weft_handle handle, weft_error *err)
 {
     thread_lock_take(e->lock);
-    request *r = find(e, handle);
+    request *r = queue_find(e, handle);
     if (r != NULL) {
         /* A step that runs now may hold it: it is freed when the step ends. */
-        r->released = true;
-        r->cancelled = true;
-        if (!e->stepping) {
-            if (r->phase != REQUEST_DONE) request_end(e, r, WEFT_FINISH_CANCELLED, NULL);
-            request_free(e, r);
-        }
+        r->released = r->cancelled = true;
+        if (!e->stepping || r->phase != REQUEST_ACTIVE) queue_remove(e, r);
     }
     thread_lock_drop(e->lock);
     return r != NULL ? WEFT_OK : unknown_handle(handle, err);

@@ -10,34 +10,6 @@
 
 /* ---- before the run -------------------------------------------------------------------------- */
 
-static void drop_cancelled(weft_engine *e)
-{
-    for (request *r = e->first; r != NULL;) {
-        request *next = r->next;
-        if (r->cancelled && r->phase != REQUEST_DONE)
-            request_end(e, r, WEFT_FINISH_CANCELLED, NULL);
-        if (r->released) request_free(e, r);
-        r = next;
-    }
-}
-
-/* First come, first served: a request that must wait for pages keeps those behind it waiting. */
-static void admit(weft_engine *e)
-{
-    for (request *r = e->first; r != NULL && e->n_active < e->options.max_sequences; r = r->next) {
-        if (r->phase != REQUEST_WAITING) continue;
-        weft_error error = {WEFT_OK, ""};
-        weft_status status = cache_begin(e, r, &error);
-        if (status == WEFT_LIMIT) return;
-        if (status != WEFT_OK) {
-            request_end(e, r, WEFT_FINISH_ERROR, &error);
-            continue;
-        }
-        r->phase = REQUEST_ACTIVE;
-        e->n_active++;
-    }
-}
-
 /* Tokens that the request could forward now. */
 static uint32_t pending(const request *r)
 {
@@ -81,6 +53,8 @@ static void add_row(weft_engine *e, request *r, uint32_t n, uint32_t n_drafts)
                                  .n_drafts = n_drafts};
     memcpy(ids, r->tokens + r->seq->len, n * sizeof *ids);
     n += n_drafts;
+    media_pad(e, ids, n);
+    r->stepped = e->n_steps;
     b->txn_rows[row_i] = (kv_txn_row){r->seq, n, n_drafts > 0, cache_mark(r, n)};
     add_hidden(b, &b->rows[row_i], n);
     for (uint32_t i = 0; i < n; i++) {
@@ -100,11 +74,11 @@ static void add_decoding(weft_engine *e)
     batch *b = &e->batch;
     uint32_t spare = b->limits.n_outputs - e->n_active;
     uint32_t n_left = 0; /* rows that draft */
-    for (const request *r = e->first; r != NULL; r = r->next) {
-        n_left += r->phase == REQUEST_ACTIVE && decodes(r) && r->drafter != NULL;
-    }
-    for (request *r = e->first; r != NULL; r = r->next) {
-        if (r->phase != REQUEST_ACTIVE || !decodes(r)) continue;
+    for (uint32_t i = 0; i < e->n_active; i++)
+        n_left += decodes(e->active[i]) && e->active[i]->drafter != NULL;
+    for (uint32_t i = 0; i < e->n_active; i++) {
+        request *r = e->active[i];
+        if (!decodes(r)) continue;
         uint32_t n_drafts = 0;
         if (r->drafter != NULL && n_left > 0) {
             uint32_t share = (spare + n_left - 1) / n_left;
@@ -121,14 +95,16 @@ static void fill_rows(weft_engine *e)
     batch *b = &e->batch;
     add_decoding(e);
     uint32_t budget = e->options.chunk_tokens;
-    for (request *r = e->first; r != NULL && budget > 0; r = r->next) {
-        if (r->phase != REQUEST_ACTIVE || decodes(r) || r->piece_rows > 0) continue;
+    for (uint32_t i = 0; i < e->n_active && budget > 0; i++) {
+        request *r = e->active[i];
+        if (decodes(r) || r->piece_rows > 0) continue;
         uint32_t n = pending(r) < budget ? pending(r) : budget;
         uint32_t most = kv_seq_most_append(r->seq);
         if (n > most) n = most;
         uint32_t room = b->limits.n_outputs - b->step.n_outputs;
         if (r->prompt_logits != NULL && n > room) n = room;
         if (r->logits_rows > 0 && n > r->logits_rows) n = r->logits_rows;
+        n = media_whole(&r->media, r->seq->len, n);
         if (n == 0 || wanted(r, n) > room) continue;
         /* A text that must go as a whole waits for a step with room, and keeps those behind it
          * waiting. */
@@ -141,8 +117,7 @@ static void fill_rows(weft_engine *e)
 bool scheduler_fill(weft_engine *e)
 {
     batch *b = &e->batch;
-    drop_cancelled(e);
-    admit(e);
+    queue_prepare(e);
     b->step = (backend_step){.ids = b->ids,
                              .positions = b->positions,
                              .row_starts = b->row_starts,
@@ -155,7 +130,9 @@ bool scheduler_fill(weft_engine *e)
                              .n_nonfinite = &e->n_nonfinite};
     b->row_starts[0] = 0;
     fill_rows(e);
+    queue_count_idle(e);
     if (b->step.n_rows == 0) return false;
+    media_lay_out(e);
     weft_error error = {WEFT_OK, ""};
     if (kv_txn_begin(&e->txn, b->txn_rows, b->step.n_rows, &error) != WEFT_OK) {
         scheduler_fail(e, &error);
@@ -203,18 +180,6 @@ static uint32_t settle_row(weft_engine *e, batch_row *row, uint32_t n)
     return n - n_sampled + verify_row(e, row, logits);
 }
 
-static void free_released(weft_engine *e)
-{
-    for (request *r = e->first; r != NULL;) {
-        request *next = r->next;
-        if (r->released) {
-            if (r->phase != REQUEST_DONE) request_end(e, r, WEFT_FINISH_CANCELLED, NULL);
-            request_free(e, r);
-        }
-        r = next;
-    }
-}
-
 void scheduler_publish(weft_engine *e)
 {
     batch *b = &e->batch;
@@ -227,7 +192,7 @@ void scheduler_publish(weft_engine *e)
         if (row->finish != WEFT_FINISH_NONE) request_end(e, row->r, row->finish, NULL);
         if (row->r->phase == REQUEST_ACTIVE) cache_keep(e, row->r);
     }
-    free_released(e);
+    queue_free_released(e);
 }
 
 void scheduler_fail(weft_engine *e, const weft_error *error)
@@ -236,5 +201,5 @@ void scheduler_fail(weft_engine *e, const weft_error *error)
     for (uint32_t i = 0; i < e->batch.step.n_rows; i++) {
         request_end(e, e->batch.rows[i].r, WEFT_FINISH_ERROR, error);
     }
-    free_released(e);
+    queue_free_released(e);
 }

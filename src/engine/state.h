@@ -5,6 +5,7 @@
 #include "base/thread.h"
 #include "engine/drafters/drafter.h"
 #include "engine/engine.h"
+#include "engine/media.h"
 #include "kv/persist.h"
 #include "sample/chain.h"
 
@@ -35,8 +36,14 @@ typedef struct request_embedding {
 /* A request, from submit to release. The engine's lock guards every field but where it says
  * otherwise. */
 typedef struct request {
-    struct request *next; /* in order of submission */
+    struct request *prev, *next; /* of those that wait, in order of submission */
     weft_handle handle;
+    uint64_t number; /* in order of submission */
+    int32_t priority;
+    uint64_t deadline;        /* of clock_now_ns(); 0: none */
+    uint64_t n_idle;          /* steps it had no part in */
+    uint64_t stepped, passed; /* the last step it had a part in, and that it let others pass in */
+    uint32_t n_paused;
     request_phase phase;
     int32_t *tokens; /* [n_prompt + max_new]: the prompt, then what was sampled */
     float *logprobs; /* [max_new] */
@@ -50,11 +57,14 @@ typedef struct request {
     uint32_t logits_rows;              /* of prompt_logits when it comes in pieces; else 0 */
     uint32_t piece_first, piece_rows;  /* of the piece that lies there; piece_rows 0: none */
     bool piece_polled;
+    media media;
+    uint64_t *media_keys; /* [n_prompt + max_new], 0 where the id says it all; NULL: no images */
     request_embedding embedding;
     const engine_store *store;
     uint64_t salt;
     kv_space *space;            /* NULL: it neither finds nor leaves anything */
     kv_seq *seq;                /* while active; only the stepping thread looks inside */
+    bool begun;                 /* once */
     uint32_t n_known, n_cached; /* positions that were known, and those it began with */
     uint32_t n_kept;            /* of the last boundary */
     weft_cache_limit cache_limit;
@@ -66,6 +76,13 @@ typedef struct request {
     weft_error error;
     bool done_polled, cancelled, released;
 } request;
+
+/* Where a handle points. */
+typedef struct request_slot {
+    request *r; /* NULL: free */
+    uint32_t generation;
+    uint32_t next_free; /* of free slots, index + 1; 0: none */
+} request_slot;
 
 /* A sequence's part of a step. */
 typedef struct batch_row {
@@ -109,20 +126,50 @@ struct weft_engine {
     bool has_origin;
     kv_txn txn;
     batch batch;
+    media_tower *tower; /* NULL until the first image; made under the lock, the stepping thread's */
     sample_scratch scratch;
     arena arena; /* batch arrays */
     uint64_t weight_bytes_step;
-    thread_lock *lock; /* guards all below and the requests */
-    request *first, *last;
-    uint32_t n_requests, n_active;
+    thread_lock *lock;   /* guards all below and the requests */
+    request_slot *slots; /* [n_slots] */
+    uint32_t n_slots, free_slot;
+    request *first_waiting, *last_waiting; /* in order of submission */
+    request **active;                      /* [max_sequences], n_active, who comes first first */
+    uint32_t n_requests, n_active, n_waiting;
+    uint64_t n_submitted, n_steps, n_paused;
+    uint64_t ns_steps, ns_runs;     /* time in steps, and of that in the backend */
     uint64_t n_drafted, n_accepted; /* of all requests */
     _Atomic(uint64_t) n_nonfinite;  /* of all steps, as in weft_engine_info */
-    weft_handle next_handle;
     bool stepping;
 };
 
+/* Room for one more request: LIMIT or NOMEM. The functions of the queue are called with the lock
+ * held. */
+weft_status queue_reserve(weft_engine *e, weft_error *err);
+
+/* After a queue_reserve; it waits then. Sets its handle. */
+void queue_add(weft_engine *e, request *r);
+
+/* NULL where there is none, or it was released. */
+request *queue_find(const weft_engine *e, weft_handle handle);
+
+/* Ends a request, if it has not ended, and frees it. Outside a run. */
+void queue_remove(weft_engine *e, request *r);
+
+/* Of active ones, those that were released during a run. */
+void queue_free_released(weft_engine *e);
+
+/* Before a step: ends what was cancelled or is late, pauses who must make room, begins who may. */
+void queue_prepare(weft_engine *e);
+
+/* When the rows of a step are chosen: whoever is not among them rises. */
+void queue_count_idle(weft_engine *e);
+
+/* Frees all. */
+void queue_close(weft_engine *e);
+
 /* Chooses the rows of a step and fills the batch; false when there is nothing to run. Called with
- * the lock held; admits, drops what was cancelled. */
+ * the lock held. */
 bool scheduler_fill(weft_engine *e);
 
 /* After a run: copies logits, samples, commits, ends requests. Called with the lock held. */
@@ -176,8 +223,8 @@ weft_status cache_store(weft_engine *e, const char *kv, const engine_store **sto
 /* Gives all of it back; every request is gone. */
 void cache_close(weft_engine *e);
 
-/* r->seq, with what is known of its prompt. As kv_seq_create. */
-weft_status cache_begin(weft_engine *e, request *r, weft_error *err);
+/* r->seq for n_positions, with what is known of its tokens. As kv_seq_create. */
+weft_status cache_begin(weft_engine *e, request *r, uint32_t n_positions, weft_error *err);
 
 /* Positions of its next n after which recurrent states are to be marked; 0: none. */
 uint32_t cache_mark(const request *r, uint32_t n);
@@ -188,7 +235,36 @@ void cache_keep(weft_engine *e, request *r);
 /* Gives r->seq up. */
 void cache_end(weft_engine *e, request *r);
 
-/* Unlinks and frees a released request. */
-void request_free(weft_engine *e, request *r);
+/* Images of a request, brought to their size; media_free gives them back. */
+weft_status media_take(const weft_engine *e, const weft_request *from, media *m, weft_error *err);
+void media_free(const weft_allocator *a, media *m, uint32_t n_embd);
+
+/* The prompt with all tokens of images: tokens and keys [m->n_prompt]; keys NULL without images. */
+void media_expand(const weft_engine *e, const media *m, const weft_request *from, int32_t *tokens,
+                  uint64_t *keys);
+
+/* The size an image comes to (without pixels), and the tokens for its placeholder. */
+weft_status media_size(const weft_engine *e, uint32_t width, uint32_t height, bool as_is,
+                       vision_image *to, weft_error *err);
+uint32_t media_tokens(const weft_engine *e, const vision_image *image);
+
+/* What encoding needs, if it is not there. Called with the lock held. */
+weft_status media_open(weft_engine *e, weft_error *err);
+void media_close(weft_engine *e);
+
+/* As many of the n tokens that follow len as leave no block in pieces. */
+uint32_t media_whole(const media *m, uint32_t len, uint32_t n);
+
+/* Ids as the model embeds them: those of placeholders as padding, where it does so. */
+void media_pad(const weft_engine *e, int32_t *ids, uint32_t n);
+
+/* What the tokens of the batch are beside their ids. Called with the lock held. */
+void media_lay_out(weft_engine *e);
+
+/* Encodes the images that the batch is the first to need, and lays out what replaces its tokens. */
+weft_status media_encode(weft_engine *e, weft_error *err);
+
+/* Frees a request that is in no list. */
+void request_destroy(const weft_engine *e, request *r);
 
 #endif

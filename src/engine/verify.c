@@ -17,6 +17,9 @@ uint32_t verify_propose(const weft_engine *e, request *r, uint32_t most, int32_t
     if (most > e->options.max_drafts) most = e->options.max_drafts;
     if (most > left) most = left;
     if (most > append) most = append;
+    /* When memory is short a promise is no longer than what is known. */
+    uint32_t promised = r->seq->limit - r->n_tokens;
+    if (most > promised) most = promised;
     if (most == 0) return 0;
     uint32_t n = r->drafter->propose(r->draft_state, r->tokens, r->n_tokens, most, out);
     if (n > most) n = most;

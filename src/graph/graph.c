@@ -121,13 +121,26 @@ graph_id graph_one_row(graph *g, uint32_t row)
     return input(g, GRAPH_ONE_ROW, row);
 }
 
-graph_id graph_features(graph *g, uint32_t cols)
+graph_id graph_feed(graph *g, uint32_t feed_i, uint32_t n_cols)
 {
-    bool ok = cols > 0 && cols < GRAPH_HIDDEN;
-    for (uint32_t i = 1; i < g->n_values && ok; i++) ok = g->values[i].op != GRAPH_FEATURES;
+    bool ok = feed_i < GRAPH_FEEDS && n_cols > 0 && n_cols < GRAPH_HIDDEN;
+    for (uint32_t i = 1; i < g->n_values && ok; i++)
+        ok = g->values[i].op != GRAPH_FEED || g->values[i].i[0] != feed_i;
+    graph_id id =
+        emit(g, ok,
+             (graph_value){.op = GRAPH_FEED, .rows = GRAPH_TOKENS, .cols = n_cols, .i = {feed_i}});
+    if (id != 0 && feed_i >= g->n_feeds) g->n_feeds = feed_i + 1;
+    return id;
+}
+
+graph_id graph_replace(graph *g, graph_id x, graph_id feed)
+{
+    const graph_value *a = at(g, x);
+    const graph_value *b = at(g, feed);
+    bool ok = is_tokens(a) && b->op == GRAPH_FEED && a->cols == b->cols;
     return emit(
         g, ok,
-        (graph_value){.op = GRAPH_FEATURES, .rows = GRAPH_TOKENS, .cols = cols, .i = {cols}});
+        (graph_value){.op = GRAPH_REPLACE, .in = {x, feed}, .rows = GRAPH_TOKENS, .cols = a->cols});
 }
 
 graph_id graph_embed(graph *g, graph_id tokens, graph_id weight)
@@ -225,6 +238,8 @@ graph_id graph_rope_apply(graph *g, graph_id x, uint32_t head_dim, uint32_t rope
     const graph_value *a = at(g, x);
     bool ok = is_tokens(a) && head_dim > 0 && a->cols % head_dim == 0 && rope_i < g->n_ropes;
     ok = ok && g->ropes[rope_i].n_pairs <= head_dim / 2;
+    for (uint32_t j = 0; ok && g->ropes[rope_i].axes != NULL && j < g->ropes[rope_i].n_pairs; j++)
+        ok = g->ropes[rope_i].axes[j] < GRAPH_AXES;
     return emit(g, ok,
                 (graph_value){.op = GRAPH_ROPE,
                               .in = {x},
@@ -259,6 +274,30 @@ graph_id graph_scale(graph *g, graph_id x, float factor)
         g, is_rows(a),
         (graph_value){
             .op = GRAPH_SCALE, .in = {x}, .rows = a->rows, .cols = a->cols, .f = {factor, 0}});
+}
+
+graph_id graph_clamp(graph *g, graph_id x, float lowest, float highest)
+{
+    const graph_value *a = at(g, x);
+    return emit(g, is_rows(a) && lowest <= highest,
+                (graph_value){.op = GRAPH_CLAMP,
+                              .in = {x},
+                              .rows = a->rows,
+                              .cols = a->cols,
+                              .f = {lowest, highest}});
+}
+
+graph_id graph_standardize(graph *g, graph_id x, graph_id shift, graph_id factor)
+{
+    const graph_value *a = at(g, x);
+    const graph_value *b = at(g, shift);
+    const graph_value *c = at(g, factor);
+    bool ok = is_rows(a) && b->op == GRAPH_WEIGHT && b->rows == 1 && b->cols == a->cols;
+    ok = ok && c->op == GRAPH_WEIGHT && c->rows == 1 && c->cols == a->cols;
+    return emit(
+        g, ok,
+        (graph_value){
+            .op = GRAPH_STANDARDIZE, .in = {x, shift, factor}, .rows = a->rows, .cols = a->cols});
 }
 
 graph_id graph_glu(graph *g, graph_id gate, graph_id up, graph_act act)
@@ -377,14 +416,21 @@ static bool is_vector(const graph *g, graph_id id, uint32_t n)
     return id == 0 || (w->op == GRAPH_WEIGHT && w->rows == 1 && w->cols == n);
 }
 
-/* in: queries, state, sinks, list */
-static graph_id emit_attend(graph *g, bool ok, const graph_id in[4], uint32_t n_heads,
-                            const float f[2])
+/* in: queries, state, sinks, list. */
+typedef struct attend_how {
+    graph_id in[4];
+    uint32_t n_heads;
+    bool causal;
+    float scale, softcap;
+} attend_how;
+
+static graph_id emit_attend(graph *g, bool ok, attend_how how)
 {
-    const graph_value *a = at(g, in[0]);
-    const graph_value *s = at(g, in[1]);
+    uint32_t n_heads = how.n_heads;
+    const graph_value *a = at(g, how.in[0]);
+    const graph_value *s = at(g, how.in[1]);
     ok = ok && (s->op == GRAPH_KV_APPEND || s->op == GRAPH_STATE) && !is_keys(s);
-    ok = ok && is_vector(g, in[2], n_heads);
+    ok = ok && is_vector(g, how.in[2], n_heads);
     ok = ok && is_tokens(a) && n_heads > 0 && a->cols % n_heads == 0;
     uint32_t cols = 0;
     if (ok) {
@@ -396,18 +442,17 @@ static graph_id emit_attend(graph *g, bool ok, const graph_id in[4], uint32_t n_
     }
     return emit(g, ok,
                 (graph_value){.op = GRAPH_ATTEND,
-                              .in = {in[0], in[1], in[2], in[3]},
+                              .in = {how.in[0], how.in[1], how.in[2], how.in[3]},
                               .rows = GRAPH_TOKENS,
                               .cols = cols,
-                              .i = {n_heads, 0},
-                              .f = {f[0], f[1]}});
+                              .i = {n_heads, how.causal ? 1 : 0},
+                              .f = {how.scale, how.softcap}});
 }
 
 graph_id graph_attend_sinks(graph *g, graph_id q, graph_id state, graph_id sinks, uint32_t n_heads,
                             float scale, float softcap)
 {
-    return emit_attend(g, true, (graph_id[]){q, state, sinks, 0}, n_heads,
-                       (float[]){scale, softcap});
+    return emit_attend(g, true, (attend_how){{q, state, sinks}, n_heads, false, scale, softcap});
 }
 
 graph_id graph_attend(graph *g, graph_id q, graph_id state, uint32_t n_heads, float scale,
@@ -416,11 +461,30 @@ graph_id graph_attend(graph *g, graph_id q, graph_id state, uint32_t n_heads, fl
     return graph_attend_sinks(g, q, state, 0, n_heads, scale, softcap);
 }
 
+graph_id graph_attend_causal(graph *g, graph_id q, graph_id state, uint32_t n_heads, float scale,
+                             float softcap)
+{
+    return emit_attend(g, true, (attend_how){{q, state}, n_heads, true, scale, softcap});
+}
+
 graph_id graph_attend_listed(graph *g, graph_id q, graph_id state, graph_id list, uint32_t n_heads,
                              float scale)
 {
     bool ok = at(g, list)->op == GRAPH_SELECT && at(g, state)->op == GRAPH_KV_APPEND;
-    return emit_attend(g, ok, (graph_id[]){q, state, 0, list}, n_heads, (float[]){scale, 0.0F});
+    return emit_attend(g, ok, (attend_how){{q, state, 0, list}, n_heads, false, scale, 0.0F});
+}
+
+graph_id graph_take_run(graph *g, graph_id x, uint32_t n_rows)
+{
+    const graph_value *a = at(g, x);
+    uint64_t cols = (uint64_t)a->cols * n_rows;
+    bool ok = is_tokens(a) && n_rows > 0 && cols < GRAPH_HIDDEN;
+    return emit(g, ok,
+                (graph_value){.op = GRAPH_TAKE,
+                              .in = {x},
+                              .rows = GRAPH_OUTPUTS,
+                              .cols = (uint32_t)cols,
+                              .i = {n_rows - 1}});
 }
 
 static graph_id take(graph *g, graph_id x, uint32_t rows)

@@ -18,8 +18,10 @@
 /* enum, printed name, inputs it takes, how many of them must be given.
  *   weight      i0 tensor index; [rows, cols]
  *   tokens      i0 graph_source, i1 r: of each token its id, its position and r, or r; [TOKENS, 1]
- *   features    i0 columns: rows that the step brings, one a token; [TOKENS, i0]
+ *   feed        i0 which: rows that the step brings, one a token; [TOKENS, cols]
  *   embed       tokens, weight [V, d]: the rows that they say; [TOKENS, d]
+ *   replace     x [TOKENS, d], feed [TOKENS, d]: the feed's row where the step marks a token, else
+ *               that of x
  *   linear      x [n, in], weight [out, in], bias [out]: x W^T + b; [n, out]
  *   rms_norm    x [n, d], weight [g]; i0 group width g, f0 epsilon, f1 added to the weight:
  *               x / sqrt(mean x^2 + eps) (w + f1) over each run of g columns, without (w + f1)
@@ -27,20 +29,24 @@
  *   layer_norm  x [n, d], weight [g], or a stack of one for each group, bias [g]; i0, f0, f1 as
  *               rms_norm: (x - mean) / sqrt(mean (x - mean)^2 + eps) (w + f1) + b over each run of
  *               g columns; [n, d]
- *   rope        x [n, heads * D]; i0 D, i1 rope table: rotated by the token's position
+ *   rope        x [n, heads * D]; i0 D, i1 rope table: rotated by the token's position, or by where
+ *               the step places it on each axis
  *   add, scale  x, y; x with f0: elementwise
  *   position_scale x [TOKENS, d]; f0 beta, f1 P: x (1 + beta ln(1 + floor(position / P)))
  *   act         x; i0 graph_act: elementwise
  *   mul         x [n, d], y [n, d] or [n, 1]: elementwise, one number of y for the whole row
+ *   clamp       x; f0 lowest, f1 highest: what is beyond is that
+ *   standardize x [n, d], shift [d], factor [d]: (x - shift) * factor
  *   glu         gate, up [n, I]; i0 graph_act: act(gate) * up
  *   kv_append   k [n, heads * Dk], v [n, heads * Dv]; i0 state index, i1 heads: writes the rows of
  *               the step into their sequences' state; a token for attend. Without v the state is
  *               latent: a value is the first columns of its key, which has one head; or keys
  *               alone, of one head and for select, where it has no columns
- *   attend      q [n, H * Dk], state, sinks [1, H], a list of select; i0 H, f0 scale, f1 soft-cap:
- *               each token against its own sequence, with a list against the positions in it, of a
- *               state that keeps all; [n, H * Dv]. A head's sink is the score of one more key,
- *               which every query sees and which has no value
+ *   attend      q [n, H * Dk], state, sinks [1, H], a list of select; i0 H, i1 1: none of later
+ *               tokens, whatever the step says, f0 scale, f1 soft-cap: each token against its own
+ *               sequence, with a list against the positions in it, of a state that keeps all; [n, H
+ *               * Dv]. A head's sink is the score of one more key, which every query sees and which
+ *               has no value
  *   select      q [n, H * Dk], w [n, H], keys alone; i0 k: of the positions that a token sees those
  *               k whose sums of w_h max(q_h . key, 0) over h are largest, the first of equals
  *               first, NaN last; all of them where there are no more than k; [n, 1 + k]: how many,
@@ -48,8 +54,8 @@
  *   kv_store    k [n, heads * Dk], v [n, heads * Dv]; i0 state index, i1 heads: as kv_append, but
  *               for graphs to come: nothing in this one reads it
  *   state       i0 state index, i1 heads, i2 Dk: what another graph stored, a token for attend
- *   take        x [TOKENS, d]: rows whose logits are wanted, [OUTPUTS, d], or whose hidden states
- *               are, [HIDDEN, d]
+ *   take        x [TOKENS, d]; i0 m: rows whose logits are wanted, each with the m rows behind it
+ *               at its side, [OUTPUTS, (m + 1) d], or whose hidden states are, [HIDDEN, d]
  *   softcap     x; f0 c: c tanh(x / c)
  *   stack       i0 first tensor, i1 how many: matrices of one shape behind one another in the list
  *               of tensors, each as it is stored; [rows, cols] of one
@@ -107,7 +113,10 @@
     X(POSITION_SCALE, "position_scale", 1, 1)                                                      \
     X(MUL, "mul", 2, 2)                                                                            \
     X(SELECT, "select", 3, 3)                                                                      \
-    X(FEATURES, "features", 0, 0)
+    X(FEED, "feed", 0, 0)                                                                          \
+    X(REPLACE, "replace", 2, 2)                                                                    \
+    X(CLAMP, "clamp", 1, 1)                                                                        \
+    X(STANDARDIZE, "standardize", 3, 3)
 
 typedef enum graph_op {
 #define GRAPH_OP_ENUM(op, name, n_inputs, n_required) GRAPH_##op,
@@ -177,13 +186,21 @@ typedef struct graph_value {
     float f[2];
 } graph_value;
 
+/* Numbers of a token's place, where it has more than a position. */
+enum { GRAPH_AXES = 3 };
+
+/* What a graph may be fed at most. */
+enum { GRAPH_FEEDS = 4 };
+
 /* Pair j of a head turns by position * inv_freq[j]: elements (j, j + n_pairs), or (2j, 2j + 1) when
- * interleaved; elements beyond 2 n_pairs pass through. magnitude scales cosine and sine (yarn). */
+ * interleaved; elements beyond 2 n_pairs pass through. magnitude scales cosine and sine (yarn).
+ * With axes, pair j turns by the token's place on axis axes[j] instead of its position. */
 typedef struct graph_rope {
     const float *inv_freq; /* [n_pairs], borrowed */
     uint32_t n_pairs;
     bool interleaved;
     float magnitude;
+    const uint8_t *axes; /* [n_pairs], below GRAPH_AXES, borrowed; NULL: positions */
 } graph_rope;
 
 typedef struct graph {
@@ -194,6 +211,7 @@ typedef struct graph {
     const graph_rope *ropes; /* [n_ropes], borrowed */
     uint32_t n_ropes;
     uint32_t n_states; /* 1 + largest state index */
+    uint32_t n_feeds;  /* 1 + largest index of a feed */
     graph_id output;   /* logits [OUTPUTS, V], once graph_finish was called; 0: none */
     graph_id hidden;   /* hidden states [HIDDEN, d], once graph_hidden was called; 0: none */
     bool only_stores;  /* finished without either: what it leaves are states */
@@ -206,11 +224,13 @@ void graph_set_ropes(graph *g, const graph_rope *ropes, uint32_t n_ropes);
 
 graph_id graph_weight(graph *g, uint32_t tensor_i);
 graph_id graph_tokens(graph *g);
-graph_id graph_features(graph *g, uint32_t cols); /* one in a graph */
+/* One of each feed_i in a graph. */
+graph_id graph_feed(graph *g, uint32_t feed_i, uint32_t n_cols);
 /* Whoever embeds them sees to it that there are enough rows. */
 graph_id graph_positions(graph *g, uint32_t first);
 graph_id graph_one_row(graph *g, uint32_t row);
 graph_id graph_embed(graph *g, graph_id tokens, graph_id weight);
+graph_id graph_replace(graph *g, graph_id x, graph_id feed);
 graph_id graph_linear(graph *g, graph_id x, graph_id weight, graph_id bias);
 graph_id graph_rms_norm(graph *g, graph_id x, graph_id weight, float eps, float weight_add);
 graph_id graph_rms_norm_plain(graph *g, graph_id x, uint32_t group, float eps);
@@ -228,6 +248,8 @@ graph_id graph_rope_apply(graph *g, graph_id x, uint32_t head_dim, uint32_t rope
 graph_id graph_add(graph *g, graph_id x, graph_id y);
 graph_id graph_mul(graph *g, graph_id x, graph_id y);
 graph_id graph_scale(graph *g, graph_id x, float factor);
+graph_id graph_clamp(graph *g, graph_id x, float lowest, float highest);
+graph_id graph_standardize(graph *g, graph_id x, graph_id shift, graph_id factor);
 graph_id graph_glu(graph *g, graph_id gate, graph_id up, graph_act act);
 graph_id graph_kv_append(graph *g, graph_id k, graph_id v, uint32_t state_i, uint32_t n_heads);
 /* The first v_dim columns of x are its value, too. */
@@ -241,6 +263,9 @@ graph_id graph_attend(graph *g, graph_id q, graph_id state, uint32_t n_heads, fl
 /* sinks 0: none */
 graph_id graph_attend_sinks(graph *g, graph_id q, graph_id state, graph_id sinks, uint32_t n_heads,
                             float scale, float softcap);
+/* The same where a block of tokens that see each other does not count. */
+graph_id graph_attend_causal(graph *g, graph_id q, graph_id state, uint32_t n_heads, float scale,
+                             float softcap);
 /* keys: of graph_kv_append_keys */
 graph_id graph_select(graph *g, graph_id q, graph_id weights, graph_id keys, uint32_t top_k);
 /* To the positions that select listed. */
@@ -248,6 +273,7 @@ graph_id graph_attend_listed(graph *g, graph_id q, graph_id state, graph_id list
                              float scale);
 graph_id graph_take(graph *g, graph_id x);
 graph_id graph_take_hidden(graph *g, graph_id x);
+graph_id graph_take_run(graph *g, graph_id x, uint32_t n_rows);
 graph_id graph_softcap(graph *g, graph_id x, float cap);
 graph_id graph_stack(graph *g, uint32_t tensor_i, uint32_t count);
 graph_id graph_cols(graph *g, graph_id x, uint32_t head_dim, uint32_t first, uint32_t n_cols);

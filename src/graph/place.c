@@ -10,7 +10,7 @@ static bool has_storage(const graph *g, graph_id id)
 {
     graph_op op = g->values[id].op;
     bool constant = op == GRAPH_NONE || op == GRAPH_WEIGHT || op == GRAPH_STACK;
-    bool given = op == GRAPH_INPUT || op == GRAPH_FEATURES;
+    bool given = op == GRAPH_INPUT || op == GRAPH_FEED;
     bool state = op == GRAPH_KV_APPEND || op == GRAPH_KV_STORE || op == GRAPH_STATE;
     return !constant && !state && !given && !graph_is_result(g, id);
 }

@@ -28,6 +28,14 @@ static void give_all(kv_seq *seq)
     }
 }
 
+static void free_slots(const weft_allocator *allocator, kv_seq *seq)
+{
+    mem_free(allocator, seq->held, seq->slots_total * sizeof(void *));
+    mem_free(allocator, seq->pages, seq->slots_total * sizeof *seq->pages);
+    mem_free(allocator, seq->first_slots, seq->config->n_layers * sizeof *seq->first_slots);
+    mem_free(allocator, seq->n_slots, seq->config->n_layers * sizeof *seq->n_slots);
+}
+
 void kv_seq_destroy(const weft_allocator *allocator, kv_seq *seq)
 {
     if (seq == NULL) return;
@@ -39,24 +47,23 @@ void kv_seq_destroy(const weft_allocator *allocator, kv_seq *seq)
     if (seq->reserved && !seq->converted) kv_pool_unreserve(seq->pool, seq->base_need);
     if (seq->reserved && c->n_cross > 0) kv_pool_unreserve(seq->pool, seq->cross_need);
     if (seq->lender.take_back != NULL) seq->lender.take_back(seq->lender.user, seq->lender.lent);
-    mem_free(allocator, seq->held, seq->slots_total * sizeof(void *));
-    mem_free(allocator, seq->pages, seq->slots_total * sizeof *seq->pages);
-    mem_free(allocator, seq->first_slots, c->n_layers * sizeof *seq->first_slots);
-    mem_free(allocator, seq->n_slots, c->n_layers * sizeof *seq->n_slots);
+    free_slots(allocator, seq);
     mem_free(allocator, seq->firsts, c->n_layers * sizeof *seq->firsts);
     mem_free(allocator, seq->states, c->n_layers * sizeof *seq->states);
     mem_free(allocator, seq, sizeof *seq);
 }
 
-static bool take_tables(const weft_allocator *allocator, kv_seq *seq, uint32_t n_positions,
-                        uint32_t n_cross)
+/* Tables for so many positions; false when refused, and free_slots takes what there is. */
+static bool take_slots(const weft_allocator *allocator, kv_seq *seq, uint32_t n_positions,
+                       uint32_t n_cross)
 {
     const kv_config *c = seq->config;
+    seq->slots_total = 0;
+    seq->held = NULL;
+    seq->pages = NULL;
     seq->first_slots = mem_alloc_zero(allocator, c->n_layers * sizeof *seq->first_slots);
     seq->n_slots = mem_alloc_zero(allocator, c->n_layers * sizeof *seq->n_slots);
-    seq->firsts = mem_alloc_zero(allocator, c->n_layers * sizeof *seq->firsts);
-    seq->states = mem_alloc_zero(allocator, c->n_layers * sizeof *seq->states);
-    if (!seq->first_slots || !seq->n_slots || !seq->firsts || !seq->states) return false;
+    if (!seq->first_slots || !seq->n_slots) return false;
     for (uint32_t i = 0; i < c->n_layers; i++) {
         seq->first_slots[i] = (uint32_t)seq->slots_total;
         seq->n_slots[i] = kv_config_slots(c, i, kv_is_cross(c, i) ? n_cross : n_positions);
@@ -65,6 +72,16 @@ static bool take_tables(const weft_allocator *allocator, kv_seq *seq, uint32_t n
     seq->held = mem_alloc_zero(allocator, seq->slots_total * sizeof(void *));
     seq->pages = mem_alloc_zero(allocator, seq->slots_total * sizeof *seq->pages);
     return (seq->held && seq->pages) || seq->slots_total == 0;
+}
+
+static bool take_tables(const weft_allocator *allocator, kv_seq *seq, uint32_t n_positions,
+                        uint32_t n_cross)
+{
+    const kv_config *c = seq->config;
+    seq->firsts = mem_alloc_zero(allocator, c->n_layers * sizeof *seq->firsts);
+    seq->states = mem_alloc_zero(allocator, c->n_layers * sizeof *seq->states);
+    if (!seq->firsts || !seq->states) return false;
+    return take_slots(allocator, seq, n_positions, n_cross);
 }
 
 /* Of layers that keep all, the pages of positions [from, to), both at the start of one, which are
@@ -78,14 +95,20 @@ static void count_whole(const kv_seq *seq, uint32_t from, uint32_t to, uint32_t 
     }
 }
 
+/* What a promise of n positions is, but for cross layers. */
+static void count_need(const kv_seq *seq, uint32_t n, uint32_t *need, uint32_t *base)
+{
+    kv_config_need(seq->config, n, need, base);
+    count_whole(seq, 0, seq->lent, UINT32_MAX, seq->converted ? need : base);
+}
+
 /* All promises, or none. */
 static weft_status reserve(kv_seq *seq, weft_error *err)
 {
     uint32_t *needs[] = {seq->need, seq->converted ? NULL : seq->base_need,
                          seq->config->n_cross > 0 ? seq->cross_need : NULL};
-    kv_config_need(seq->config, seq->limit, seq->need, seq->base_need);
+    count_need(seq, seq->limit, seq->need, seq->base_need);
     kv_config_need_cross(seq->config, seq->cross_limit, seq->cross_need);
-    count_whole(seq, 0, seq->lent, UINT32_MAX, seq->converted ? seq->need : seq->base_need);
     weft_status status = WEFT_OK;
     size_t n = 0;
     for (; n < COUNT_OF(needs) && status == WEFT_OK; n++) {
@@ -278,6 +301,83 @@ weft_status kv_seq_clone(const weft_allocator *allocator, const kv_seq *source,
     if (status != WEFT_OK) return status;
     share_cross(*out, source);
     return resume(allocator, &of, out, err);
+}
+
+/* ---- another promise ------------------------------------------------------------------------- */
+
+/* What of a is more than in b. */
+static void count_more(const kv_config *c, const uint32_t *a, const uint32_t *b, uint32_t *more)
+{
+    memset(more, 0, KV_CLASSES_MOST * sizeof *more);
+    for (uint32_t i = 0; i < c->n_classes; i++) more[i] = a[i] > b[i] ? a[i] - b[i] : 0;
+}
+
+/* Both parts of a promise become those of n positions, or stay. */
+static weft_status promise(kv_seq *seq, uint32_t n, weft_error *err)
+{
+    const kv_config *c = seq->config;
+    uint32_t need[KV_CLASSES_MOST] = {0};
+    uint32_t base[KV_CLASSES_MOST] = {0};
+    uint32_t more[KV_CLASSES_MOST];
+    uint32_t more_base[KV_CLASSES_MOST];
+    count_need(seq, n, need, base);
+    count_more(c, need, seq->need, more);
+    count_more(c, base, seq->base_need, more_base);
+    weft_status status = kv_pool_reserve(seq->pool, more, err);
+    if (status != WEFT_OK) return status;
+    if (!seq->converted) status = kv_pool_reserve(seq->pool, more_base, err);
+    if (status != WEFT_OK) {
+        kv_pool_unreserve(seq->pool, more);
+        return status;
+    }
+    count_more(c, seq->need, need, more);
+    count_more(c, seq->base_need, base, more_base);
+    kv_pool_unreserve(seq->pool, more);
+    if (!seq->converted) kv_pool_unreserve(seq->pool, more_base);
+    memcpy(seq->need, need, sizeof need);
+    memcpy(seq->base_need, base, sizeof base);
+    return WEFT_OK;
+}
+
+/* Every page to the slot that other tables have for it. */
+static void move_pages(kv_seq *to, const kv_seq *from)
+{
+    const kv_config *c = to->config;
+    for (uint32_t layer = 0; layer < c->n_layers; layer++) {
+        if (kv_is_recurrent(c, layer)) continue;
+        bool cross = kv_is_cross(c, layer);
+        uint32_t first = cross ? 0 : from->firsts[layer] / c->bounds.page_tokens;
+        uint32_t end = seq_pages_for(c, cross ? from->cross_len : from->len);
+        for (uint32_t j = first; j < end; j++) {
+            seq_put_page(to, seq_slot_of(to, layer, j), from->held[seq_slot_of(from, layer, j)]);
+        }
+    }
+}
+
+weft_status kv_seq_resize(const weft_allocator *allocator, kv_seq *seq, uint32_t n_positions,
+                          weft_error *err)
+{
+    if (seq->open) return err_set(err, WEFT_ARGUMENT, "cannot resize a sequence inside a step");
+    if (n_positions == 0 || n_positions < seq->len || n_positions > seq->config->bounds.context) {
+        return err_set(err, WEFT_ARGUMENT,
+                       "cannot resize to %u: the sequence has %u positions, and may have %u",
+                       n_positions, seq->len, seq->config->bounds.context);
+    }
+    kv_seq to = *seq;
+    if (!take_slots(allocator, &to, n_positions, seq->cross_limit)) {
+        free_slots(allocator, &to);
+        return err_set(err, WEFT_NOMEM, "out of memory for a sequence");
+    }
+    weft_status status = promise(&to, n_positions, err);
+    if (status != WEFT_OK) {
+        free_slots(allocator, &to);
+        return status;
+    }
+    move_pages(&to, seq);
+    free_slots(allocator, seq);
+    to.limit = n_positions;
+    *seq = to;
+    return WEFT_OK;
 }
 
 uint32_t kv_seq_most_append(const kv_seq *seq)

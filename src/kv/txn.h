@@ -77,6 +77,12 @@ weft_status kv_seq_resume(const weft_allocator *allocator, kv_pool *pool, const 
                           uint32_t n_positions, const kv_source *source, kv_seq **out,
                           weft_error *err);
 
+/* Another promise: for n_positions in place of what was reserved, more or less, but no less than
+ * there are. Its pages stay where they are. ARGUMENT for other numbers and inside a transaction,
+ * LIMIT and NOMEM as kv_seq_create, with nothing changed. */
+weft_status kv_seq_resize(const weft_allocator *allocator, kv_seq *seq, uint32_t n_positions,
+                          weft_error *err);
+
 /* Positions that a step may append: no row spans the position at which a sequence is converted. */
 uint32_t kv_seq_most_append(const kv_seq *seq);
 

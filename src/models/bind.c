@@ -10,10 +10,13 @@ enum { NAME_BYTES = 512 };
 
 /* Where the text model's tensors begin, in the order they are tried. */
 static const char *const ROOTS[] = {
-    "model.", "language_model.model.", "model.language_model.", "bert.", "roberta.", ""};
+    "model.", "language_model.model.", "model.language_model.", "bert.", "roberta.", "", NULL};
 
 typedef struct binder {
     llm *m;
+    const model_family *family; /* the model's or its tower's, and what belongs to it */
+    model_params *params;
+    uint32_t *bound;
     const model_source *source;
     const char *root;      /* of SLOT_MODEL and SLOT_LAYER */
     const char *head_root; /* of SLOT_HEAD */
@@ -40,19 +43,21 @@ static const stack_source *slot_sources(const model_family *f, uint32_t slot_i, 
     return plain;
 }
 
-static uint32_t matrices_of(const llm *m, const model_slot *slot)
+static uint32_t matrices_of(const model_params *p, const model_slot *slot)
 {
-    return slot->stack == NULL ? 1 : model_field(&m->params, slot->stack->count);
+    return slot->stack == NULL ? 1 : model_field(p, slot->stack->count);
 }
 
 static void find_root(binder *b)
 {
     stack_source plain;
     uint32_t n;
-    const char *embed = slot_sources(b->m->family, 0, &plain, &n)->hf_name;
-    for (size_t i = 0; i < COUNT_OF(ROOTS); i++) {
+    const char *embed = slot_sources(b->family, 0, &plain, &n)->hf_name;
+    const char *const *root = b->family->roots != NULL ? b->family->roots : ROOTS;
+    b->root = "";
+    for (; *root != NULL; root++) {
         char name[NAME_BYTES];
-        b->root = ROOTS[i];
+        b->root = *root;
         snprintf(name, sizeof name, "%s%s", b->root, embed);
         if (llm_has_tensor(b->source, name)) break;
     }
@@ -62,7 +67,7 @@ static void find_root(binder *b)
 /* Before what is there once; what GGUF files have of a head that drafts is in its layer. */
 static const char *root_of(const binder *b, slot_place place)
 {
-    if (place == SLOT_DRAFT) return b->m->params.draft_root;
+    if (place == SLOT_DRAFT) return b->params->draft_root;
     return place == SLOT_HEAD ? b->head_root : b->root;
 }
 
@@ -79,12 +84,12 @@ static bool place_name(const binder *b, const char *name, const model_slot *slot
     if (b->source->is_gguf && slot->place == SLOT_LAYER) {
         n = snprintf(full, NAME_BYTES, "blk.%u.%s", layer, own);
     } else if (b->source->is_gguf && slot->place == SLOT_DRAFT) {
-        n = snprintf(full, NAME_BYTES, "blk.%u.%s", b->m->params.n_layers, own);
+        n = snprintf(full, NAME_BYTES, "blk.%u.%s", b->params->n_layers, own);
     } else if (b->source->is_gguf) {
         n = snprintf(full, NAME_BYTES, "%s", own);
     } else if (slot->place == SLOT_LAYER) {
-        const model_params *p = &b->m->params;
-        const char *layers = b->m->family->layers != NULL ? b->m->family->layers : "layers.";
+        const model_params *p = b->params;
+        const char *layers = b->family->layers != NULL ? b->family->layers : "layers.";
         bool drafts = layer >= p->n_layers;
         n = snprintf(full, NAME_BYTES, "%s%s%u.%s", drafts ? p->draft_root : b->root, layers,
                      drafts ? layer - p->n_layers : layer, own);
@@ -114,6 +119,20 @@ static void drop_dim_of_one(tensor *t)
     t->dims[2] = 1;
 }
 
+/* A plain tensor of more dims whose numbers are as many: [C, 3, 2, P, P] is [C, 6 P^2]. */
+static void flatten(const model_params *p, const model_slot *slot, tensor *t)
+{
+    bool plain = t->encoding != NULL && t->encoding->id != ENCODING_ID_NONE && t->raw_cols == 1 &&
+                 t->planes[1] == NULL;
+    uint64_t rows = model_field(p, slot->rows);
+    uint64_t cols = model_field(p, slot->cols);
+    if (!plain || t->n_dims < 3 || rows * cols != t->n_rows * t->n_cols) return;
+    *t = tensor_rows(t, 0, t->n_rows);
+    t->n_rows = t->dims[0] = rows;
+    t->n_cols = t->dims[1] = cols;
+    t->row_bytes[0] = t->plane_bytes[0] / rows;
+}
+
 static weft_status check_shape(const model_params *p, const model_slot *slot, const tensor *t,
                                weft_error *err)
 {
@@ -138,12 +157,12 @@ static weft_status check_shape(const model_params *p, const model_slot *slot, co
 static bool is_wanted(const binder *b, const model_slot *slot, bool exists)
 {
     if (slot->unused) return false;
-    if (slot->place == SLOT_HEAD && slot->optional && b->m->params.tied && !b->source->is_gguf)
+    if (slot->place == SLOT_HEAD && slot->optional && b->params->tied && !b->source->is_gguf)
         return false;
     if (slot->optional) return exists;
     if (slot->if_flag == SHAPE_NONE) return true;
     if (b->source->is_gguf && !slot->strict && exists) return true;
-    return *(const bool *)(const void *)((const char *)&b->m->params + slot->if_flag);
+    return *(const bool *)(const void *)((const char *)b->params + slot->if_flag);
 }
 
 /* Without an output matrix a model is tied, unless its config says that it is not. */
@@ -175,11 +194,11 @@ static weft_status bind_matrix(binder *b, uint32_t slot_i, uint32_t layer, const
                                weft_error *err)
 {
     llm *m = b->m;
-    const model_slot *slot = &m->family->slots[slot_i];
+    const model_slot *slot = &b->family->slots[slot_i];
     tensor *t = &m->tensors[m->n_tensors];
     weft_status status = llm_bind_tensor(b->source, name, t, b->used, err);
     if (status != WEFT_OK) return status;
-    bool is_embed = slot_i == 0;
+    bool is_embed = slot_i == 0 && b->family == m->family;
     if (is_embed && m->params.n_vocab == 0) {
         if (t->n_rows > MODEL_VOCAB) {
             return err_set(err, WEFT_LIMIT, "tensor '%s' has %llu rows, a vocabulary at most %d",
@@ -188,11 +207,12 @@ static weft_status bind_matrix(binder *b, uint32_t slot_i, uint32_t layer, const
         m->params.n_vocab = (uint32_t)t->n_rows;
     }
     if (slot->squeeze) drop_dim_of_one(t);
-    status = check_shape(&m->params, slot, t, err);
+    if (slot->flat) flatten(b->params, slot, t);
+    status = check_shape(b->params, slot, t, err);
     if (status == WEFT_OK) status = list_tensor(m, t, false, err);
     if (status != WEFT_OK) return status;
     m->n_tensors++;
-    m->bound[model_bound_at(&m->params, slot_i, layer)] = m->n_tensors;
+    b->bound[model_bound_at(b->params, slot_i, layer)] = m->n_tensors;
     return WEFT_OK;
 }
 
@@ -224,13 +244,13 @@ static weft_status bind_apart(binder *b, const model_slot *slot, uint32_t layer,
 {
     llm *m = b->m;
     char name[NAME_BYTES];
-    uint32_t count = matrices_of(m, slot);
+    uint32_t count = matrices_of(b->params, slot);
     for (uint32_t i = 0; i < count; i++) {
         tensor *t = &m->tensors[m->n_tensors + i];
         if (!place_name(b, own, slot, layer, i, name))
             return err_set(err, WEFT_FORMAT, "the name of tensor '%s' is too long", own);
         weft_status status = llm_bind_tensor(b->source, name, t, b->used, err);
-        if (status == WEFT_OK) status = check_shape(&m->params, slot, t, err);
+        if (status == WEFT_OK) status = check_shape(b->params, slot, t, err);
         if (status == WEFT_OK) status = list_tensor(m, t, false, err);
         if (status != WEFT_OK) return status;
     }
@@ -278,11 +298,11 @@ static weft_status bind_together(binder *b, const model_slot *slot, const stack_
                                  const char *name, weft_error *err)
 {
     llm *m = b->m;
-    uint64_t count = matrices_of(m, slot);
+    uint64_t count = matrices_of(b->params, slot);
     tensor all;
     weft_status status = llm_bind_tensor(b->source, name, &all, b->used, err);
     if (status != WEFT_OK) return status;
-    stack_place at = place_of(&m->params, slot, source, &all);
+    stack_place at = place_of(b->params, slot, source, &all);
     uint64_t rows = !at.by_columns ? at.block : at.is_vector ? 1 : at.cols;
     uint64_t cols = at.by_columns ? at.block : at.cols;
     if (all.n_rows != count * rows || all.n_cols != cols) {
@@ -304,19 +324,19 @@ static weft_status bind_stack(binder *b, uint32_t slot_i, uint32_t layer,
                               const stack_source *sources, uint32_t n_sources, weft_error *err)
 {
     llm *m = b->m;
-    const model_slot *slot = &m->family->slots[slot_i];
+    const model_slot *slot = &b->family->slots[slot_i];
     char name[NAME_BYTES];
     bool there;
     const stack_source *source = find_source(b, slot, layer, sources, n_sources, name, &there);
     if (source == NULL || !is_wanted(b, slot, there)) return WEFT_OK;
-    if (matrices_of(m, slot) == 1 && source->block == SHAPE_NONE)
+    if (matrices_of(b->params, slot) == 1 && source->block == SHAPE_NONE)
         return bind_matrix(b, slot_i, layer, name, err);
     const char *own = own_name(b, source->hf_name, source->gguf_name);
     weft_status status = strstr(own, "%u") != NULL ? bind_apart(b, slot, layer, own, err)
                                                    : bind_together(b, slot, source, name, err);
     if (status != WEFT_OK) return status;
-    m->bound[model_bound_at(&m->params, slot_i, layer)] = m->n_tensors + 1;
-    m->n_tensors += matrices_of(m, slot);
+    b->bound[model_bound_at(b->params, slot_i, layer)] = m->n_tensors + 1;
+    m->n_tensors += matrices_of(b->params, slot);
     return WEFT_OK;
 }
 
@@ -326,21 +346,21 @@ static bool has_layer(const binder *b, const model_slot *slot, uint32_t layer)
 {
     if (slot->layers == 0) return true;
     size_t offset = slot->layers / 2 - 1;
-    const bool *is = (const bool *)(const void *)((const char *)&b->m->params + offset);
+    const bool *is = (const bool *)(const void *)((const char *)b->params + offset);
     return is[layer] == (slot->layers % 2 == 0);
 }
 
 static weft_status bind_slot(binder *b, uint32_t slot_i, uint32_t layer, weft_error *err)
 {
-    const model_slot *slot = &b->m->family->slots[slot_i];
+    const model_slot *slot = &b->family->slots[slot_i];
     char name[NAME_BYTES];
     if (!has_layer(b, slot, layer)) return WEFT_OK;
-    if (slot->place == SLOT_DRAFT && b->m->params.draft_root == NULL) return WEFT_OK;
-    size_t other = model_bound_at(&b->m->params, slot->unless, layer);
-    if (slot->unless != 0 && b->m->bound[other] != 0) return WEFT_OK;
+    if (slot->place == SLOT_DRAFT && b->params->draft_root == NULL) return WEFT_OK;
+    size_t other = model_bound_at(b->params, slot->unless, layer);
+    if (slot->unless != 0 && b->bound[other] != 0) return WEFT_OK;
     stack_source plain;
     uint32_t n;
-    const stack_source *sources = slot_sources(b->m->family, slot_i, &plain, &n);
+    const stack_source *sources = slot_sources(b->family, slot_i, &plain, &n);
     if (slot->stack != NULL || sources->block != SHAPE_NONE)
         return bind_stack(b, slot_i, layer, sources, n, err);
     const char *own = own_name(b, sources->hf_name, sources->gguf_name);
@@ -367,7 +387,7 @@ static bool matches(const char *pattern, const char *name)
 static bool is_later(const binder *b, const char *name)
 {
     char start[NAME_BYTES];
-    const model_params *p = &b->m->params;
+    const model_params *p = b->params;
     snprintf(start, sizeof start, "%s%s", b->source->is_gguf ? "blk." : b->root,
              b->source->is_gguf ? "" : "layers.");
     size_t n = strlen(start);
@@ -378,25 +398,33 @@ static bool is_later(const binder *b, const char *name)
     return layer >= p->n_layers && layer - p->n_layers < p->n_later;
 }
 
-/* Whether a tensor is left out knowingly. Of a head that is read nothing is. */
-static bool is_dropped(const binder *b, const char *name)
+static bool matches_any(const char *const *patterns, const char *name)
 {
-    const char *draft = b->m->params.draft_root;
-    if (draft != NULL && strncmp(name, draft, strlen(draft)) == 0) return false;
-    bool dropped = is_later(b, name);
-    for (const char *const *drop = b->m->family->drop; !dropped && *drop != NULL; drop++) {
-        dropped = matches(*drop, name);
-    }
-    return dropped;
+    bool found = false;
+    for (; patterns != NULL && *patterns != NULL && !found; patterns++)
+        found = matches(*patterns, name);
+    return found;
 }
 
+/* Whether a tensor is left out knowingly. Of a head that is read nothing is; tensors of a tower
+ * that is not there are, those of one that is have their slots. */
+static bool is_dropped(const binder *b, const char *name)
+{
+    const char *draft = b->params->draft_root;
+    if (draft != NULL && strncmp(name, draft, strlen(draft)) == 0) return false;
+    bool dropped = is_later(b, name) || matches_any(b->family->drop, name);
+    const model_family *const *tower = b->m->tower.family == NULL ? b->family->towers : NULL;
+    for (; !dropped && tower != NULL && *tower != NULL; tower++)
+        dropped = matches_any((*tower)->drop, name);
+    return dropped;
+}
 static weft_status check_leftovers(const binder *b, weft_error *err)
 {
     const weights *w = b->source->weights;
     for (uint32_t i = 0; i < w->n_tensors; i++) {
         if (b->used[i] || is_dropped(b, w->tensors[i].name)) continue;
         return err_set(err, WEFT_UNSUPPORTED, "tensor '%s' has no place in architecture %s",
-                       w->tensors[i].name, b->m->family->name);
+                       w->tensors[i].name, b->family->name);
     }
     return WEFT_OK;
 }
@@ -423,12 +451,12 @@ static weft_status tensor_factors(const binder *b, const tensor *t, float *value
 static weft_status rope_factors(const binder *b, const float **factors, weft_error *err)
 {
     static const char *const NAMES[] = {"rope_freqs.weight", ROPE_SHORT_TENSOR, ROPE_LONG_TENSOR};
-    const rope_params *rope = &b->m->params.ropes[0];
+    const rope_params *rope = &b->params->ropes[0];
     const weights *w = b->source->weights;
     bool is_long = rope->kind == ROPE_LONG;
     size_t which = !is_long ? 0 : rope_is_long(rope) ? 2 : 1;
     const tensor *t = b->source->is_gguf ? weights_find(w, NAMES[which]) : NULL;
-    uint32_t n_pairs = (rope->n_dims != 0 ? rope->n_dims : b->m->params.rope_dims) / 2;
+    uint32_t n_pairs = (rope->n_dims != 0 ? rope->n_dims : b->params->rope_dims) / 2;
     *factors = NULL;
     if (t == NULL && !is_long) return WEFT_OK;
     if (t == NULL && b->source->is_gguf)
@@ -444,70 +472,106 @@ static weft_status rope_factors(const binder *b, const float **factors, weft_err
     return tensor_factors(b, t, values, n_pairs, err);
 }
 
-static weft_status make_rope(llm *m, uint32_t i, const float *factors, weft_error *err)
+/* Without images positions are all there is. */
+static weft_status make_rope(const binder *b, uint32_t i, const float *factors, graph_rope *rope,
+                             weft_error *err)
 {
-    const model_params *p = &m->params;
+    const model_params *p = b->params;
+    arena *a = &b->m->arena;
     uint32_t n_dims = p->ropes[i].n_dims != 0 ? p->ropes[i].n_dims : p->rope_dims;
     bool other = p->ropes[0].kind == ROPE_LONG && p->ropes[i].kind != ROPE_LONG;
     if (other || p->ropes[i].no_factors) factors = NULL;
     bool interleaved = p->rope_interleaved != p->ropes[i].other_pairs;
-    return rope_table(&m->ropes[i], &m->arena, &p->ropes[i], n_dims, interleaved, factors, err);
+    weft_status status = rope_table(rope, a, &p->ropes[i], n_dims, interleaved, factors, err);
+    if (status != WEFT_OK || b->m->tower.family == NULL) return status;
+    return rope_axes_table(rope, a, &p->ropes[i], err);
 }
 
-static weft_status bind_all(binder *b, weft_error *err)
+static weft_status bind_all(binder *b, graph_rope *ropes, weft_error *err)
 {
-    llm *m = b->m;
     weft_status status = WEFT_OK;
-    for (uint32_t slot_i = 0; slot_i < m->family->n_slots && status == WEFT_OK; slot_i++) {
-        const model_slot *slot = &m->family->slots[slot_i];
+    for (uint32_t slot_i = 0; slot_i < b->family->n_slots && status == WEFT_OK; slot_i++) {
+        const model_slot *slot = &b->family->slots[slot_i];
         if (slot->hf_name == NULL && slot->gguf_name == NULL) continue;
-        uint32_t n = slot->place == SLOT_LAYER ? model_all_layers(&m->params) : 1;
+        uint32_t n = slot->place == SLOT_LAYER ? model_all_layers(b->params) : 1;
         for (uint32_t layer = 0; layer < n && status == WEFT_OK; layer++) {
             status = bind_slot(b, slot_i, layer, err);
         }
     }
     const float *factors = NULL;
     if (status == WEFT_OK) status = rope_factors(b, &factors, err);
-    for (uint32_t i = 0; i < m->params.n_ropes && status == WEFT_OK; i++) {
-        status = make_rope(m, i, factors, err);
+    for (uint32_t i = 0; i < b->params->n_ropes && status == WEFT_OK; i++) {
+        status = make_rope(b, i, factors, &ropes[i], err);
     }
-    return status == WEFT_OK ? check_leftovers(b, err) : status;
+    return status;
 }
 
 /* Tensors there may be at most, those of stacks one by one. */
-static uint64_t count_matrices(const llm *m)
+static uint64_t count_matrices(const model_family *f, const model_params *p)
 {
     uint64_t n = 0;
-    for (uint32_t i = 0; i < m->family->n_slots; i++) {
-        const model_slot *slot = &m->family->slots[i];
-        uint64_t n_times = slot->place == SLOT_LAYER ? model_all_layers(&m->params) : 1;
-        n += n_times * matrices_of(m, slot);
+    for (uint32_t i = 0; f != NULL && i < f->n_slots; i++) {
+        const model_slot *slot = &f->slots[i];
+        uint64_t n_times = slot->place == SLOT_LAYER ? model_all_layers(p) : 1;
+        n += n_times * matrices_of(p, slot);
     }
     return n;
 }
 
+const model_family *llm_find_tower(const llm *m, const model_source *source)
+{
+    const model_family *const *tower = m->family->towers;
+    for (; tower != NULL && *tower != NULL && !source->is_gguf; tower++) {
+        binder b = {.family = *tower, .source = source};
+        const model_slot *first = &b.family->slots[0];
+        char name[NAME_BYTES];
+        find_root(&b);
+        if (place_name(&b, first->hf_name, first, 0, 0, name) && llm_has_tensor(source, name))
+            return *tower;
+    }
+    return NULL;
+}
+
+static weft_status bind_both(llm *m, const model_source *source, bool *used, weft_error *err)
+{
+    llm_tower *t = &m->tower;
+    binder b = {.m = m, .family = m->family, .params = &m->params, .bound = m->bound};
+    binder tower = {.m = m, .family = t->family, .params = &t->params, .bound = t->bound};
+    b.source = tower.source = source;
+    b.used = tower.used = used;
+    find_root(&b);
+    weft_status status = bind_all(&b, m->ropes, err);
+    if (status == WEFT_OK && t->family != NULL) {
+        find_root(&tower);
+        status = bind_all(&tower, t->ropes, err);
+    }
+    return status == WEFT_OK ? check_leftovers(&b, err) : status;
+}
+
 weft_status llm_bind(llm *m, const model_source *source, weft_error *err)
 {
+    llm_tower *t = &m->tower;
     size_t n_bound = model_bound_at(&m->params, m->family->n_slots, 0);
+    size_t n_tower = t->family == NULL ? 0 : model_bound_at(&t->params, t->family->n_slots, 0);
     size_t n_used = (size_t)source->weights->n_tensors + 1; /* never 0 */
-    uint64_t n_matrices = count_matrices(m);
+    uint64_t n_matrices =
+        count_matrices(m->family, &m->params) + count_matrices(t->family, &t->params);
     if (n_matrices > MODEL_MATRICES) {
         return err_set(err, WEFT_LIMIT, "a model of %llu matrices, at most %d",
                        (unsigned long long)n_matrices, MODEL_MATRICES);
     }
     m->bound = arena_array(&m->arena, n_bound, sizeof *m->bound);
+    t->bound = arena_array(&m->arena, n_tower + 1, sizeof *t->bound);
     m->tensors = arena_array(&m->arena, (size_t)n_matrices, sizeof *m->tensors);
     m->listed = arena_array(&m->arena, (size_t)n_matrices, sizeof *m->listed);
     // NOLINTNEXTLINE(bugprone-sizeof-expression): an array of pointers
     m->labels = arena_array(&m->arena, (size_t)n_matrices, sizeof *m->labels);
     bool *used = mem_alloc_zero(m->env.allocator, n_used);
     weft_status status;
-    if (!m->bound || !m->tensors || !m->listed || !m->labels || used == NULL) {
+    if (!m->bound || !t->bound || !m->tensors || !m->listed || !m->labels || used == NULL) {
         status = err_set(err, WEFT_NOMEM, "out of memory for %zu tensors", (size_t)n_matrices);
     } else {
-        binder b = {.m = m, .source = source, .used = used};
-        find_root(&b);
-        status = bind_all(&b, err);
+        status = bind_both(m, source, used, err);
     }
     mem_free(m->env.allocator, used, n_used);
     return status;

@@ -11,6 +11,7 @@
 #include "backend/kv_view.h"
 #include "graph/graph.h"
 #include "models/config.h"
+#include "vision/image.h"
 
 enum { MODEL_VOCAB = 1 << 24, MODEL_LAYERS = 512, MODEL_ROPES = 2 };
 
@@ -28,6 +29,11 @@ typedef enum rope_kind {
     ROPE_LONG
 } rope_kind;
 
+/* Which axis a pair turns by. INTERLEAVED: pair j by axis j % 3, where that is below three times
+ * the axis's section, else by the first. RUNS: sections behind one another, and in each the
+ * frequencies start anew. */
+typedef enum rope_axes { ROPE_AXES_NONE, ROPE_AXES_INTERLEAVED, ROPE_AXES_RUNS } rope_axes;
+
 typedef struct rope_params {
     rope_kind kind;
     double theta, factor;
@@ -42,7 +48,29 @@ typedef struct rope_params {
     double partial;   /* proportional: the part of a head whose pairs turn, the rest stays */
     uint32_t n_dims;  /* of a head; 0: rope_dims */
     bool no_factors;  /* those that a GGUF file has are not for it */
+    rope_axes axes;
+    uint32_t sections[GRAPH_AXES]; /* pairs */
 } rope_params;
+
+/* What a tower takes and what becomes of it in a prompt: an image is cut into squares of patch
+ * pixels, pool * pool of which become one token. */
+typedef struct model_image {
+    uint32_t patch, pool, channels, frames;
+    uint32_t stated_patch, stated_pool; /* as vision_config has them */
+    uint32_t patch_dim, pooled_dim; /* numbers of a patch, of what is pooled behind one another */
+    uint32_t n_places, table_rows;  /* places that a table knows on a side; its rows */
+    uint32_t n_sides;               /* patches that an image may have on a side; 0: any */
+    uint32_t n_out, n_merged;       /* width of the text model, of a layer before it */
+    bool channels_last;             /* order of a patch's numbers: colours of a pixel together */
+    bool clipped, standardized;
+    vision_size size;          /* how an image is brought to a size */
+    float mean[3], std[3];     /* a number is (x / 255 - mean) / std */
+    int32_t token, begin, end; /* ids; begin and end -1: the placeholder is all there is */
+    int32_t placeholders[3];   /* of images, video and audio, -1: none: embedded as pad, whoever */
+    int32_t pad;               /* wrote them */
+    bool sees_all;             /* tokens of an image see each other, in layers with blocks */
+    bool has_places; /* tokens have places on axes, and what follows counts on from the largest */
+} model_image;
 
 typedef struct dense dense;
 
@@ -89,7 +117,7 @@ typedef struct model_params {
     bool own_full_v[MODEL_LAYERS], is_wide[MODEL_LAYERS];
     /* An embedding for each layer: its width, of all layers, its vocabulary. */
     uint32_t ple_dim, ple_all, n_ple_vocab;
-    bool has_ple, has_moe;
+    bool has_ple, has_moe, is_unified;
     uint32_t n_positions, first_position; /* learned ones: rows, and that of position 0 */
     uint32_t n_types;                     /* of tokens */
     uint32_t n_later; /* layers behind the last that a file may have, for drafting: left out */
@@ -124,6 +152,8 @@ typedef struct model_params {
     uint32_t n_qkv, n_qk, n_ff_pair; /* rows of fused matrices: of all three, of two, of both */
     rope_params ropes[MODEL_ROPES];
     uint32_t n_ropes;
+    model_image image;    /* of a tower */
+    uint32_t n_qkv_tower; /* 3 n_embd */
 } model_params;
 
 /* Those of the model and of a head that drafts. */
@@ -192,6 +222,7 @@ typedef struct model_slot {
     uint32_t unless;   /* a slot before it that, where it is there, stands for this one; 0: none */
     bool unused;       /* what is there is left alone */
     bool squeeze;      /* a dimension of 1 is left out: [C, 1, K] is [C, K] */
+    bool flat;         /* may have more dims, if its numbers are as many */
     bool strict;       /* if_flag decides for a GGUF file, too, not what is in it */
     const model_stack *stack; /* rows and cols are of one matrix or vector; NULL: a matrix */
     uint32_t mlx;             /* how MLX stores it, of MLX_ */
@@ -272,7 +303,17 @@ typedef struct model_build {
      * layers that share those of others come last. Indices stand behind those of all layers. */
     kv_layer *kv_layers;
     uint32_t n_kv_layers;
+    bool images; /* a text model that sees images: feed 0 is what replaces embeddings */
 } model_build;
+
+typedef struct llm_tower llm_tower;
+
+/* What a tower is run on, for its patches in an order in which those of a token are neighbours. */
+typedef struct tower_input {
+    float *feeds[GRAPH_FEEDS]; /* [n_patches, columns of the feed] */
+    uint32_t *places;          /* [GRAPH_AXES, n_patches] */
+    float *row;                /* [n_embd of the tower], scratch */
+} tower_input;
 
 struct model_family {
     const char *name;
@@ -284,15 +325,24 @@ struct model_family {
     uint32_t n_slots;
     const model_name *names; /* instead of those in slots */
     uint32_t n_names;
-    const dense *dense; /* of a dense decoder (dense.h); else NULL */
-    const char *layers; /* what their names begin with in place of "layers."; NULL: that */
+    const dense *dense;       /* of a dense decoder (dense.h); else NULL */
+    const char *const *roots; /* where tensors begin, in the order they are tried, NULL behind the
+                               * last; NULL: as those of text models do */
+    const char *layers;       /* what their names begin with in place of "layers."; NULL: that */
+    /* What turns images into rows of the text model's width, a family of its own, whose layers are
+     * those of "vision_config": the first of these whose tensors a checkpoint has, NULL behind the
+     * last, or NULL. Its build() ends in OUTPUTS rows, one a token; what drop names is left out
+     * where there is no tower. */
+    const model_family *const *towers;
+    /* Of a tower: all that its graph is fed for an image of a size it takes. */
+    void (*prepare)(const llm_tower *tower, const vision_image *image, const tower_input *in);
     const char *const
         *drop; /* tensors to leave out: "*" at either end matches anything; NULL behind the last */
     /* Fills what follows from the parameters and refuses values it would compute wrongly. */
     weft_status (*derive)(model_params *p, const model_source *source, weft_error *err);
     void (*build)(model_build *b);
     /* The graph of the head that drafts, where draft_root is set: from token i + 1 (tokens) and the
-     * model's hidden state of token i (features) to its own hidden states and logits, over states
+     * model's hidden state of token i (feed 0) to its own hidden states and logits, over states
      * of its own. NULL: the family has none. */
     void (*build_draft)(model_build *b);
     const mlx_form *mlx; /* NULL: it is not converted */

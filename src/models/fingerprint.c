@@ -47,6 +47,7 @@ static void add_graph(hash_stream *s, const graph *g)
         add_numbers(s, head, COUNT_OF(head));
         add_floats(s, &rope->magnitude, 1);
         add_floats(s, rope->inv_freq, rope->n_pairs);
+        if (rope->axes != NULL) hash_stream_add_field(s, rope->axes, rope->n_pairs);
     }
 }
 

@@ -110,7 +110,7 @@ void hybrid_build_draft(model_build *b)
 {
     graph *g = b->g;
     graph_id e = part_norm(b, DRAFT_EMBED_NORM, 0, part_embed(b));
-    graph_id h = graph_features(g, b->p->n_embd);
+    graph_id h = graph_feed(g, 0, b->p->n_embd);
     h = part_norm(b, DRAFT_HIDDEN_NORM, 0, h);
     graph_id x = graph_linear(g, graph_concat(g, e, h, 1), build_slot(b, DRAFT_JOIN, 0), 0);
     part_head_behind(b, DRAFT_NORM, build_layer(b, b->p->n_layers, x));

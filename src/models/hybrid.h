@@ -42,6 +42,7 @@ extern const model_slot HYBRID_SLOTS[HYBRID_N_SLOTS];
 
 /* Tensors that are left out; a head that drafts, unless it is read. */
 extern const char *const HYBRID_DROP[];
+extern const model_family *const HYBRID_TOWERS[];
 
 /* Rows that all of them have. A GGUF file has the columns of all value heads. */
 // clang-format off
@@ -52,7 +53,7 @@ extern const char *const HYBRID_DROP[];
     {"num_key_value_heads", "attention.head_count_kv", SHAPE(n_kv_heads), PARAM_U32, true, 1,      \
      4096, 0},                                                                                     \
     {"head_dim", "attention.key_length", SHAPE(head_dim), PARAM_U32, true, 2, 4096, 0},            \
-    {"vocab_size", "vocab_size", SHAPE(n_vocab), PARAM_U32, false, 1, MODEL_VOCAB, 0},             \
+    {"vocab_size", NULL, SHAPE(n_vocab), PARAM_U32, true, 1, MODEL_VOCAB, 0},             \
     {"max_position_embeddings", "context_length", SHAPE(context), PARAM_U32, true, 1, 1 << 30, 0}, \
     {"rms_norm_eps", "attention.layer_norm_rms_epsilon", SHAPE(norm_eps), PARAM_F32, true, 1e-12,  \
      1, 0},                                                                                        \
@@ -96,7 +97,7 @@ void hybrid_build_draft(model_build *b);
 
 /* The fields of a model_family that all of them share. */
 #define HYBRID_FAMILY                                                                              \
-    .slots = HYBRID_SLOTS, .n_slots = HYBRID_N_SLOTS, .drop = HYBRID_DROP, .build = hybrid_build,  \
-    .build_draft = hybrid_build_draft
+    .slots = HYBRID_SLOTS, .n_slots = HYBRID_N_SLOTS, .drop = HYBRID_DROP,                         \
+    .towers = HYBRID_TOWERS, .build = hybrid_build, .build_draft = hybrid_build_draft
 
 #endif

@@ -83,6 +83,32 @@ static weft_status check_delta(const model_params *p, weft_error *err)
     return WEFT_OK;
 }
 
+/* How many pairs turn by each axis of a token's place, where there are images. */
+static weft_status derive_axes(model_params *p, const json *settings, weft_error *err)
+{
+    static const uint32_t SECTIONS[GRAPH_AXES] = {11, 11, 10};
+    const json *sections = json_get(settings, "mrope_section");
+    rope_params *rope = &p->ropes[0];
+    int64_t sum = 0;
+    rope->axes = ROPE_AXES_INTERLEAVED;
+    if (!json_bool(json_get(settings, "mrope_interleaved"), true)) {
+        return err_set(err, WEFT_UNSUPPORTED,
+                       "config.json: mrope_interleaved false is not supported");
+    }
+    for (uint32_t i = 0; i < GRAPH_AXES; i++) rope->sections[i] = SECTIONS[i];
+    if (json_kind_of(sections) == JSON_KIND_NULL) return WEFT_OK;
+    for (uint32_t i = 0; i < GRAPH_AXES; i++) {
+        int64_t n = json_int(json_at(sections, i), -1);
+        if (n < 0 || n > p->rope_dims) sum = INT32_MIN;
+        rope->sections[i] = n < 0 ? 0 : (uint32_t)n;
+        sum += n;
+    }
+    if (json_length(sections) == GRAPH_AXES && sum == p->rope_dims / 2) return WEFT_OK;
+    return err_set(err, WEFT_FORMAT,
+                   "config.json: mrope_section is not three numbers that add up to %u",
+                   p->rope_dims / 2);
+}
+
 /* The part of a head that turns: beside the rope settings, or in them. */
 static weft_status derive_rope(model_params *p, const model_source *source, weft_error *err)
 {
@@ -104,7 +130,8 @@ static weft_status derive_rope(model_params *p, const model_source *source, weft
         return err_set(err, WEFT_FORMAT, "config.json: %g of heads of %u is nothing", part,
                        p->head_dim);
     }
-    return rope_config(&p->ropes[0], source, settings, (double)p->rope_theta, p->context, err);
+    status = rope_config(&p->ropes[0], source, settings, (double)p->rope_theta, p->context, err);
+    return status == WEFT_OK ? derive_axes(p, settings, err) : status;
 }
 
 static weft_status derive_experts(model_params *p, weft_error *err)

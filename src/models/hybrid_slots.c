@@ -1,6 +1,8 @@
 /* hybrid_slots.c - the tensors of Qwen's hybrids. */
 #include "models/hybrid.h"
 
+#include "models/tower.h"
+
 static const model_stack GATE_STACK =
     PART_EXPERTS("mlp.", "gate_proj", "ffn_gate_exps.weight", SHAPE_NONE);
 static const model_stack UP_STACK =
@@ -101,6 +103,6 @@ const model_slot HYBRID_SLOTS[HYBRID_N_SLOTS] = {
 };
 // clang-format on
 
-const char *const HYBRID_DROP[] = {
-    "*.rotary_emb.inv_freq", "model.visual.*",       "visual.*", "vision_tower.*", "mtp.*",
-    "model.mtp.*",           "language_model.mtp.*", NULL};
+const char *const HYBRID_DROP[] = {"*.rotary_emb.inv_freq", "mtp.*", "model.mtp.*",
+                                   "language_model.mtp.*", NULL};
+const model_family *const HYBRID_TOWERS[] = {&TOWER_QWEN, NULL};

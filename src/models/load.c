@@ -65,33 +65,51 @@ float build_number(const model_build *b, uint32_t slot, uint32_t layer)
 
 typedef void build_fn(model_build *b);
 
-/* A graph of n_layers layers and what stands around them; describes its states. */
-static weft_status build_graph(llm *m, graph *g, build_fn *build, uint32_t n_layers,
-                               kv_layer **kv_layers, uint32_t *n_kv_layers, weft_error *err)
+/* A graph of n_layers layers and what stands around them, built from what b has; its states are
+ * described in *kv_layers. */
+static weft_status build_graph(llm *m, model_build *b, build_fn *build, const graph_rope *ropes,
+                               uint32_t n_layers, kv_layer **kv_layers, weft_error *err)
 {
-    enum { PER_LAYER = 96, BESIDES = 32 };
+    enum { PER_LAYER = 96, BESIDES = 64 };
     uint32_t capacity = n_layers * PER_LAYER + BESIDES;
     graph_value *values = arena_array(&m->arena, capacity, sizeof *values);
     *kv_layers = arena_array(&m->arena, (size_t)2 * n_layers, sizeof **kv_layers);
     if (values == NULL || *kv_layers == NULL)
         return err_set(err, WEFT_NOMEM, "out of memory for the graph");
-    graph_init(g, values, capacity, m->tensors, m->n_tensors);
-    graph_set_ropes(g, m->ropes, m->params.n_ropes);
-    model_build b = {
-        .g = g, .p = &m->params, .family = m->family, .bound = m->bound, .kv_layers = *kv_layers};
-    build(&b);
-    *n_kv_layers = b.n_kv_layers;
-    return graph_status(g, err);
+    graph_init(b->g, values, capacity, m->tensors, m->n_tensors);
+    graph_set_ropes(b->g, ropes, b->p->n_ropes);
+    b->kv_layers = *kv_layers;
+    b->n_kv_layers = 0;
+    build(b);
+    return graph_status(b->g, err);
 }
 
+/* The head that drafts is given no images: it only guesses. */
 static weft_status build_graphs(llm *m, weft_error *err)
 {
     const model_params *p = &m->params;
-    weft_status status = build_graph(m, &m->graph, m->family->build, p->n_layers, &m->kv_layers,
-                                     &m->n_kv_layers, err);
-    if (status != WEFT_OK || p->draft_root == NULL) return status;
-    return build_graph(m, &m->draft, m->family->build_draft, p->n_draft_layers, &m->draft_kv_layers,
-                       &m->n_draft_kv_layers, err);
+    llm_tower *t = &m->tower;
+    model_build b = {.g = &m->graph,
+                     .p = p,
+                     .family = m->family,
+                     .bound = m->bound,
+                     .images = t->family != NULL};
+    weft_status status =
+        build_graph(m, &b, m->family->build, m->ropes, p->n_layers, &m->kv_layers, err);
+    m->n_kv_layers = b.n_kv_layers;
+    if (status == WEFT_OK && p->draft_root != NULL) {
+        b.g = &m->draft;
+        b.images = false;
+        status = build_graph(m, &b, m->family->build_draft, m->ropes, p->n_draft_layers,
+                             &m->draft_kv_layers, err);
+        m->n_draft_kv_layers = b.n_kv_layers;
+    }
+    if (status != WEFT_OK || t->family == NULL) return status;
+    t->tensors = m->tensors;
+    b = (model_build){.g = &t->graph, .p = &t->params, .family = t->family, .bound = t->bound};
+    status = build_graph(m, &b, t->family->build, t->ropes, t->params.n_layers, &t->kv_layers, err);
+    t->n_kv_layers = b.n_kv_layers;
+    return status;
 }
 
 static weft_status load(llm *m, weft_error *err)
@@ -101,6 +119,7 @@ static weft_status load(llm *m, weft_error *err)
     if (status == WEFT_OK) status = find_family(m, &source, err);
     if (status == WEFT_OK) status = quantization_check(&source, err);
     if (status == WEFT_OK) status = llm_read_params(m, &source, err);
+    if (status == WEFT_OK) status = llm_read_tower(m, &source, err);
     if (status == WEFT_OK) status = llm_bind(m, &source, err);
     if (status == WEFT_OK) status = build_graphs(m, err);
     if (status == WEFT_OK) status = llm_read_generation(m, &source, err);

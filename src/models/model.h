@@ -11,6 +11,19 @@ typedef struct model_generation {
     uint32_t n_stop_ids;
 } model_generation;
 
+/* What a model sees images with. */
+struct llm_tower {
+    const model_family *family; /* NULL: nothing */
+    weft_error error;           /* then, why not; OK: the checkpoint says nothing of it */
+    model_params params;
+    const tensor *tensors; /* the model's */
+    uint32_t *bound;
+    graph_rope ropes[MODEL_ROPES];
+    graph graph;
+    kv_layer *kv_layers; /* [n_kv_layers]: each is read in its own layer only */
+    uint32_t n_kv_layers;
+};
+
 /* What requests for a vector get when they do not say; error: why the checkpoint's own way is not
  * supported, if so. */
 typedef struct model_embedding {
@@ -18,7 +31,6 @@ typedef struct model_embedding {
     bool normalize;
     weft_error error;
 } model_embedding;
-
 typedef struct llm {
     env env;
     arena arena;      /* owns everything below but weights */
@@ -39,6 +51,7 @@ typedef struct llm {
     graph draft;
     kv_layer *draft_kv_layers; /* [n_draft_kv_layers] */
     uint32_t n_draft_kv_layers;
+    llm_tower tower;
     model_generation generation;
     model_embedding embedding;
 } llm;
@@ -56,11 +69,21 @@ bool llm_has_tensor(const model_source *s, const char *name);
 weft_status llm_bind_tensor(const model_source *s, const char *name, tensor *t, bool *used,
                             weft_error *err);
 
-/* Fills slots and tensors of m, checks shapes, and refuses what is left over. */
+/* The tower whose tensors the checkpoint has; NULL: there is none. */
+const model_family *llm_find_tower(const llm *m, const model_source *source);
+
+/* Fills slots and tensors of m and its tower, checks shapes, and refuses what is left over. */
 weft_status llm_bind(llm *m, const model_source *source, weft_error *err);
 
 /* params of m by the family's rows and derive(). */
 weft_status llm_read_params(llm *m, const model_source *source, weft_error *err);
+
+/* The tower of m, if its checkpoint has one: its family and params. A tower that is not supported
+ * is left out, with the reason kept: the model reads text all the same. */
+weft_status llm_read_tower(llm *m, const model_source *source, weft_error *err);
+
+/* A tensor of the tower; NULL when it is absent. */
+const tensor *llm_tower_tensor(const llm_tower *tower, uint32_t slot);
 
 weft_status llm_read_generation(llm *m, const model_source *source, weft_error *err);
 

@@ -1,8 +1,10 @@
 /* params.c - a family's parameter rows, read from config.json or GGUF. */
 #include <math.h>
 
+#include "base/assert.h"
+#include "base/log.h"
 #include "models/dense.h"
-#include "models/model.h"
+#include "models/tower.h"
 
 static weft_status out_of_range(const model_source *s, const model_param *row, double number,
                                 weft_error *err)
@@ -65,6 +67,57 @@ static weft_status check_causal(const model_params *p, const model_source *sourc
     if (status != WEFT_OK || causal || p->sees_all) return status;
     return err_set(err, WEFT_UNSUPPORTED, "attention.causal false is not supported for '%.*s'",
                    (int)(source->type.len < 64 ? source->type.len : 64), source->type.ptr);
+}
+
+/* They stand in prompts. */
+static weft_status check_ids(const model_image *i, uint32_t n_vocab, weft_error *err)
+{
+    const int32_t ids[] = {i->token, i->begin, i->end, i->pad};
+    for (size_t k = 0; k < COUNT_OF(ids); k++) {
+        if (ids[k] < 0 || (uint32_t)ids[k] < n_vocab) continue;
+        return err_set(err, WEFT_FORMAT,
+                       "config.json: token id %d of images, the vocabulary has %u", ids[k],
+                       n_vocab);
+    }
+    return WEFT_OK;
+}
+
+/* vision_config stands where a model's own parameters do. */
+static weft_status read_tower(llm *m, const model_family *f, const model_source *source,
+                              weft_error *err)
+{
+    llm_tower *t = &m->tower;
+    model_source vision = *source;
+    vision.config = json_get(source->top, "vision_config");
+    t->params.image.n_out = m->params.n_embd;
+    weft_status status = read_rows(&t->params, &vision, f->params, f->n_params, err);
+    if (status == WEFT_OK) status = f->derive(&t->params, &vision, err);
+    if (status == WEFT_OK) status = tower_read_settings(&t->params.image, &vision, err);
+    if (status == WEFT_OK) status = check_ids(&t->params.image, m->params.n_vocab, err);
+    if (status == WEFT_OK) t->family = f;
+    return status;
+}
+
+weft_status llm_read_tower(llm *m, const model_source *source, weft_error *err)
+{
+    const json *config = source->is_gguf ? NULL : json_get(source->top, "vision_config");
+    const model_family *f =
+        json_kind_of(config) == JSON_KIND_OBJECT ? llm_find_tower(m, source) : NULL;
+    if (f == NULL) return WEFT_OK;
+    weft_error own = {WEFT_OK, ""};
+    weft_status status = read_tower(m, f, source, &own);
+    if (status == WEFT_OK) return WEFT_OK;
+    if (status != WEFT_UNSUPPORTED && status != WEFT_FORMAT)
+        return err_set(err, status, "%s", own.message);
+    m->tower.error = own;
+    log_write(m->env.log, WEFT_LOG_WARN, "images cannot be read: %s", own.message);
+    return WEFT_OK;
+}
+
+const tensor *llm_tower_tensor(const llm_tower *tower, uint32_t slot)
+{
+    uint32_t bound = tower->bound[model_bound_at(&tower->params, slot, 0)];
+    return bound == 0 ? NULL : &tower->tensors[bound - 1];
 }
 
 weft_status llm_read_params(llm *m, const model_source *source, weft_error *err)

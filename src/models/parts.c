@@ -11,7 +11,8 @@ graph_id part_norm(model_build *b, uint32_t slot, uint32_t layer, graph_id x)
 graph_id part_embed(model_build *b)
 {
     graph_id x = graph_embed(b->g, graph_tokens(b->g), build_slot(b, PART_EMBED, 0));
-    return b->p->embed_scale == 0.0F ? x : graph_scale(b->g, x, b->p->embed_scale);
+    if (b->p->embed_scale != 0.0F) x = graph_scale(b->g, x, b->p->embed_scale);
+    return b->images ? graph_replace(b->g, x, graph_feed(b->g, 0, b->p->n_embd)) : x;
 }
 
 uint32_t part_state(model_build *b, uint32_t window)

@@ -327,3 +327,35 @@ weft_status rope_table(graph_rope *out, arena *a, const rope_params *rope, uint3
                         .magnitude = (float)magnitude_of(rope)};
     return WEFT_OK;
 }
+
+static uint8_t axis_of(const rope_params *rope, uint32_t pair)
+{
+    if (rope->axes == ROPE_AXES_INTERLEAVED) {
+        uint32_t axis = pair % GRAPH_AXES;
+        return pair < GRAPH_AXES * rope->sections[axis] ? (uint8_t)axis : 0;
+    }
+    uint8_t axis = 0;
+    while (axis + 1 < GRAPH_AXES && pair >= rope->sections[axis]) pair -= rope->sections[axis++];
+    return axis;
+}
+
+weft_status rope_axes_table(graph_rope *out, arena *a, const rope_params *rope, weft_error *err)
+{
+    if (rope->axes == ROPE_AXES_NONE) return WEFT_OK;
+    uint32_t n = out->n_pairs;
+    bool runs = rope->axes == ROPE_AXES_RUNS;
+    for (uint32_t i = 0; i < GRAPH_AXES && runs; i++) n = (i == 0 ? 0 : n) + rope->sections[i];
+    uint8_t *axes = arena_array(a, n, sizeof *axes);
+    float *table = arena_array(a, n, sizeof *table);
+    if (axes == NULL || table == NULL)
+        return err_set(err, WEFT_NOMEM, "out of memory for a rope table");
+    for (uint32_t j = 0, of_run = 0; j < n; j++, of_run++) {
+        axes[j] = axis_of(rope, j);
+        if (j > 0 && axes[j] != axes[j - 1]) of_run = 0;
+        table[j] = out->inv_freq[runs ? of_run : j];
+    }
+    out->axes = axes;
+    out->inv_freq = table;
+    out->n_pairs = n;
+    return WEFT_OK;
+}

@@ -32,4 +32,7 @@ weft_status rope_long_factors(const rope_params *rope, const model_source *sourc
 weft_status rope_table(graph_rope *out, arena *a, const rope_params *rope, uint32_t n_dims,
                        bool interleaved, const float *factors, weft_error *err);
 
+/* Then, where rope has axes: which pair turns by which, and with RUNS the table anew. */
+weft_status rope_axes_table(graph_rope *out, arena *a, const rope_params *rope, weft_error *err);
+
 #endif

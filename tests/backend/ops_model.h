@@ -32,11 +32,13 @@ typedef struct model {
     uint32_t n_tensors;
     graph_rope ropes[2];
     float inv_freq[2][64];
+    uint8_t axes[64]; /* of ropes, where a pattern lets tokens have places */
     kv_layer layers[MODEL_STATES];
     uint32_t n_layers;
     bool plain_weights; /* f32 only */
     bool chunked;       /* bounded layers see chunks instead of windows */
     bool norms;         /* of queries and keys, always */
+    bool causal;        /* attention sees no later token, whatever blocks there are */
     bool chooses;       /* a latent is attended to at some positions */
     uint32_t width, wide, n_heads, n_kv_heads, k_dim, v_dim;
 } model;
@@ -156,7 +158,10 @@ static inline void model_begin(model *m)
         for (uint32_t j = 0; j < n_pairs; j++) {
             m->inv_freq[i][j] = (float)pow(1000.0, -(double)j / n_pairs);
         }
-        m->ropes[i] = (graph_rope){m->inv_freq[i], n_pairs, i == 1, i == 0 ? 1.0F : 1.2F};
+        m->ropes[i] = (graph_rope){.inv_freq = m->inv_freq[i],
+                                   .n_pairs = n_pairs,
+                                   .interleaved = i == 1,
+                                   .magnitude = i == 0 ? 1.0F : 1.2F};
     }
     graph_set_ropes(&m->g, m->ropes, 2);
 }
@@ -176,8 +181,9 @@ static inline graph_id model_sinks(model *m, uint32_t heads)
 static inline graph_id model_attend(model *m, graph_id q, graph_id state)
 {
     float scale = (float)(0.2 / sqrt((double)m->k_dim));
-    return graph_attend_sinks(&m->g, q, state, model_sinks(m, m->n_heads), m->n_heads, scale,
-                              draw(0, 1) == 0 ? 0.0F : 5.0F);
+    float cap = draw(0, 1) == 0 ? 0.0F : 5.0F;
+    if (m->causal) return graph_attend_causal(&m->g, q, state, m->n_heads, scale, cap);
+    return graph_attend_sinks(&m->g, q, state, model_sinks(m, m->n_heads), m->n_heads, scale, cap);
 }
 
 /* Queries, keys and values of x, attention, and back to the width. */
@@ -700,20 +706,32 @@ typedef struct row {
     uint32_t n, n_wanted;
 } row;
 
-/* Of all tokens of a step, where the graph has some; the caller frees them. */
-static inline float *machine_features(const machine *w, const backend_step *step)
+/* What is fed for the tokens of a step, where the graph wants that; marks and places only where a
+ * token has them. */
+static inline void step_feeds(const graph *g, backend_step *step, float *feeds[GRAPH_FEEDS],
+                              uint8_t *marks, uint32_t *places)
 {
-    uint32_t cols = 0;
-    for (graph_id id = 1; id < w->m->g.n_values; id++) {
-        if (w->m->values[id].op == GRAPH_FEATURES) cols = w->m->values[id].cols;
-    }
-    float *features = case_alloc((size_t)step->n_tokens * cols * sizeof *features);
+    step->feeds = feeds;
     for (uint32_t i = 0; i < step->n_tokens; i++) {
-        for (uint32_t c = 0; c < cols; c++)
-            features[(size_t)i * cols + c] =
-                graph_oracle_feature(step->ids[i], step->positions[i], c);
+        marks[i] = oracle_mark(step->ids[i]);
+        if (marks[i] != 0) step->marks = marks;
+        for (uint32_t a = 0; a < GRAPH_AXES; a++) {
+            uint32_t *place = &places[(size_t)a * step->n_tokens + i];
+            *place = oracle_place(step->ids[i], step->positions[i], a);
+            if (*place != step->positions[i]) step->places = places;
+        }
     }
-    return features;
+    for (graph_id id = 1; id < g->n_values; id++) {
+        const graph_value *v = &g->values[id];
+        if (v->op != GRAPH_FEED) continue;
+        float *fed = case_alloc((size_t)step->n_tokens * v->cols * sizeof(float));
+        for (size_t k = 0; k < (size_t)step->n_tokens * v->cols; k++) {
+            size_t i = k / v->cols;
+            uint32_t column = (uint32_t)(k % v->cols) + 1000 * v->i[0];
+            fed[k] = oracle_fed(step->ids[i], step->positions[i], column);
+        }
+        feeds[v->i[0]] = fed;
+    }
 }
 
 static inline void machine_step(machine *w, const row *rows, uint32_t n_rows)
@@ -722,6 +740,9 @@ static inline void machine_step(machine *w, const row *rows, uint32_t n_rows)
     static uint32_t positions[CHUNK_MOST + ROWS_MOST];
     static uint32_t outputs[CHUNK_MOST + ROWS_MOST];
     static uint32_t highest[CHUNK_MOST + ROWS_MOST];
+    static uint8_t marks[CHUNK_MOST + ROWS_MOST];
+    static uint32_t places[GRAPH_AXES * (CHUNK_MOST + ROWS_MOST)];
+    float *feeds[GRAPH_FEEDS] = {NULL};
     uint32_t row_starts[ROWS_MOST + 1] = {0};
     kv_view views[MODEL_STATES * ROWS_MOST];
     backend_step step = {.n_rows = n_rows,
@@ -744,10 +765,10 @@ static inline void machine_step(machine *w, const row *rows, uint32_t n_rows)
         row_starts[r + 1] = step.n_tokens;
         sequence_views(q, views + r, n_rows);
     }
+    step_feeds(&w->m->g, &step, feeds, marks, places);
     uint32_t cols = w->m->values[w->m->g.output].cols;
     float *logits = case_alloc((size_t)step.n_outputs * cols * sizeof(float));
     step.logits = logits;
-    step.features = machine_features(w, &step);
     weft_error err = {0};
     w->memory.armed = true;
     assert_ok(w->s.api->run(w->b, w->plan, &step, &err), &err);
@@ -764,7 +785,7 @@ static inline void machine_step(machine *w, const row *rows, uint32_t n_rows)
         sequence_publish(q);
     }
     free(logits);
-    free(step.features);
+    for (uint32_t i = 0; i < GRAPH_FEEDS; i++) free(feeds[i]);
 }
 
 #endif

@@ -46,6 +46,34 @@ static inline void pattern_heads(model *m)
     graph_finish(g, model_linear(m, t, MODEL_VOCAB));
 }
 
+/* Numbers that the step brings: instead of an embedding, as an input of its own, and added to a
+ * layer's output. */
+static inline void pattern_feed(model *m)
+{
+    graph *g = &m->g;
+    graph_id x = graph_replace(g, model_embed(m), graph_feed(g, 1, m->width));
+    graph_id fed = graph_feed(g, 0, m->wide);
+    x = graph_add(g, x, model_linear(m, fed, m->width));
+    x = graph_add(g, model_linear(m, x, m->wide), fed);
+    x = graph_clamp(g, x, -0.5F, draw(0, 1) == 0 ? 0.75F : INFINITY);
+    graph_id t = graph_take(g, x);
+    t = graph_standardize(g, t, model_vector(m, m->wide), model_vector(m, m->wide));
+    t = graph_clamp(g, t, -2.0F, 2.0F);
+    graph_finish(g, model_linear(m, t, MODEL_VOCAB));
+}
+
+/* Tokens with places, in a layer that sees their blocks or in one that does not. */
+static inline void pattern_places(model *m)
+{
+    graph *g = &m->g;
+    graph_id x = graph_replace(g, model_embed(m), graph_feed(g, 0, m->width));
+    for (uint32_t j = 0; j < 64; j++) m->axes[j] = (uint8_t)(j % GRAPH_AXES);
+    m->ropes[0].axes = m->axes;
+    m->causal = draw(0, 1) == 0;
+    x = graph_add(g, x, model_attention(m, x, draw(0, 1) == 0 ? 0 : draw(1, 40)));
+    graph_finish(g, model_linear(m, graph_take(g, x), MODEL_VOCAB));
+}
+
 static inline void pattern_latent(model *m)
 {
     graph_id x = model_embed(m);
@@ -84,7 +112,7 @@ static inline void pattern_features(model *m)
 {
     graph *g = &m->g;
     graph_id x = model_embed(m);
-    graph_id f = graph_features(g, m->width);
+    graph_id f = graph_feed(g, 2, m->width);
     graph_id a = model_linear(m, graph_concat(g, x, f, 1), m->width);
     a = graph_add(g, f, model_linear(m, a, m->width));
     a = graph_add(g, a, graph_scale(g, f, 0.5F));

@@ -276,6 +276,8 @@ static const struct {
     {"two kinds", pattern_two_kinds, 0.3, true},
     {"cross", pattern_cross, 0.3, false},
     {"mul", pattern_mul, 0.03, false},
+    {"feed", pattern_feed, 0.03, false},
+    {"places", pattern_places, 0.3, false},
     {"features", pattern_features, 0.03, false},
 };
 

@@ -23,6 +23,7 @@ import tempfile
 import termios
 import time
 import unittest
+import zlib
 from pathlib import Path
 
 WEFT = SOURCE = GOLDEN = Path()
@@ -452,6 +453,47 @@ class Logits(Case):
             self.assertAlmostEqual(tensors["gen_logits"][2][token], value, delta=0.01)
 
 
+def png(path, width, height, pixel):
+    """Writes a PNG of three colours; pixel(x, y) gives them."""
+    rows = b"".join(b"\0" + bytes(v for x in range(width) for v in pixel(x, y)) for y in range(height))
+
+    def chunk(name, data):
+        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    path.write_bytes(
+        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+    )
+    return path
+
+
+TEMPLATE = (
+    "{% for m in messages %}{% if m.content is string %}{{ m.content }}{% else %}{% for p in m.content %}"
+    "{% if p.type == 'image' %}<begin><image><end>{% else %}{{ p.text }}{% endif %}{% endfor %}{% endif %}{% endfor %}"
+)
+
+
+def seeing_model(folder):
+    """The golden that sees images, with words for its ids."""
+    shutil.copytree(GOLDEN / "qwen3_5-vision", folder, copy_function=shutil.copyfile)
+    words = [f"w{i}" for i in range(128)]
+    words[120:123] = ["<begin>", "<end>", "<image>"]
+    added = [{"id": i, "content": words[i], "special": True} for i in range(120, 123)]
+    added = [dict(row, single_word=False, lstrip=False, rstrip=False, normalized=False) for row in added]
+    tokenizer = {
+        "version": "1.0",
+        "added_tokens": added,
+        "normalizer": None,
+        "pre_tokenizer": {"type": "WhitespaceSplit"},
+        "post_processor": None,
+        "decoder": None,
+        "model": {"type": "WordLevel", "vocab": {w: i for i, w in enumerate(words)}, "unk_token": "w0"},
+    }
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    (folder / "chat_template.jinja").write_text(TEMPLATE)
+    return folder
+
+
 class Embed(Case):
     TEXTS = ["Tell me a story about a fox.", "The fox", 'a "line"\nand another', "Zürich 你好"]
 
@@ -554,6 +596,29 @@ class Run(Case):
             r"\A\[\d+ prompt tokens, [\d.]+ tok/s; 5 new tokens, [\d.]+ tok/s; "
             r"first token after [\d.]+ s; stopped at -n 5\]\n\Z",
         )
+
+    def test_images(self):
+        seeing = seeing_model(self.folder / "m")
+        first = png(self.folder / "a.png", 64, 48, lambda x, y: (x * 4, y * 5, 0))
+        second = png(self.folder / "b.png", 16, 64, lambda x, y: (255, x * y % 256, 7))
+
+        def answer(*images):
+            words = [word for image in images for word in ("--image", image)]
+            return json.loads(self.fine("run", seeing, "-p", "w5 w6", *words, "-n", "6", "--temp", "0", "--json"))
+
+        # 64 by 48 pixels are made 80 by 64, 16 by 64 are 32 by 112: squares of 16, between two tokens.
+        self.assertEqual(answer(first)["prompt_tokens"], 2 + 22)
+        self.assertEqual(answer(first, second)["prompt_tokens"], 2 + 22 + 16)
+        self.assertEqual(answer(first)["ids"], answer(first)["ids"])
+        answers = {str(answer(*images)["ids"]) for images in ([first], [second], [first, second], [second, first])}
+        self.assertGreater(len(answers), 1)
+        wrong = self.folder / "c.png"
+        wrong.write_text("no image")
+        self.assertIn("neither JPEG nor PNG", self.sentence(1, "run", seeing, "-p", "w5", "--image", wrong))
+        self.assertIn("nowhere", self.sentence(1, "run", seeing, "-p", "w5", "--image", self.folder / "nowhere"))
+        self.assertIn("sees no images", self.sentence(1, "run", model("draft"), "-p", "a", "--image", first))
+        raw = self.sentence(1, "run", seeing, "--raw", "-p", "w5", "--image", first)
+        self.assertIn("0 placeholders", raw)
 
     def test_answers_are_utf8(self):
         """Tokens drawn nearly evenly hold any bytes, and the answer ends behind any of them."""

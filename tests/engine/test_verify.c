@@ -176,10 +176,11 @@ static void test_cancel_and_release(void **state)
 
 /* ---- KV-39, KV-40, KV-41: what is held after each round ---------------------------------------*/
 
-static const request *first_request(const weft_engine *e)
+static request *first_request(const weft_engine *e)
 {
-    assert_non_null(e->first);
-    return e->first;
+    request *r = e->n_active > 0 ? e->active[0] : e->first_waiting;
+    assert_non_null(r);
+    return r;
 }
 
 static void assert_same_position(const kv_view *a, const kv_view *b, uint32_t position)
@@ -328,7 +329,7 @@ static void test_kv43_failing_sample(void **state)
     float *logits = calloc((size_t)4 * VOCAB, sizeof *logits);
     for (uint32_t i = 0; i < 3; i++) logits[i * VOCAB + (uint32_t)DRAFTS[i]] = 1e9F;
     for (uint32_t i = 0; i < VOCAB; i++) logits[2 * VOCAB + i] = NAN;
-    batch_row row = {.r = f.engine->first, .drafts = DRAFTS, .n_drafts = 3};
+    batch_row row = {.r = first_request(f.engine), .drafts = DRAFTS, .n_drafts = 3};
     assert_int_equal(row.r->n_tokens, N_PROMPT + 1);
     assert_int_equal(verify_row(f.engine, &row, logits), 3);
     assert_int_equal(row.finish, WEFT_FINISH_ERROR);

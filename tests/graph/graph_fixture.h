@@ -44,7 +44,9 @@ static const tensor TENSORS[N_TENSORS] = {
 };
 
 static const float INV_FREQ[3] = {1.0F, 0.5F, 0.25F};
-static const graph_rope ROPES[] = {{INV_FREQ, 3, false, 1.0F}};
+static const uint8_t BAD_AXES[3] = {0, 2, GRAPH_AXES};
+static const graph_rope ROPES[] = {{INV_FREQ, 3, false, 1.0F, NULL},
+                                   {INV_FREQ, 3, false, 1.0F, BAD_AXES}};
 
 /* A graph with one value of each kind to build upon. */
 typedef struct fixture {
@@ -56,7 +58,7 @@ typedef struct fixture {
 static inline void fixture_init(fixture *f)
 {
     graph_init(&f->g, f->values, CAPACITY, TENSORS, N_TENSORS);
-    graph_set_ropes(&f->g, ROPES, 1);
+    graph_set_ropes(&f->g, ROPES, 2);
     f->tokens = graph_tokens(&f->g);
     for (uint32_t i = 0; i < TOO_WIDE; i++) f->weight[i] = graph_weight(&f->g, i);
     f->x = graph_embed(&f->g, f->tokens, f->weight[EMBED_W]);

@@ -96,7 +96,12 @@ static inline void rules_attend(fixture *f)
     graph_id q = graph_add(&f->g, f->x, f->x);
     graph_id k = graph_scale(&f->g, f->x, 1.0F);
     graph_id state = graph_kv_append(&f->g, k, f->wide, 1, 1);
-    check_value(f, graph_attend(&f->g, q, state, 1, 1, 0), GRAPH_ATTEND, GRAPH_TOKENS, WIDE);
+    id = graph_attend(&f->g, q, state, 1, 1, 0);
+    check_value(f, id, GRAPH_ATTEND, GRAPH_TOKENS, WIDE);
+    assert_int_equal(f->values[id].i[1], 0);
+    id = graph_attend_causal(&f->g, q, state, 1, 1, 0);
+    check_value(f, id, GRAPH_ATTEND, GRAPH_TOKENS, WIDE);
+    assert_int_equal(f->values[id].i[1], 1);
     refuses(f, graph_attend(&f->g, f->x, f->state, 0, 1, 0));
     refuses(f, graph_attend(&f->g, f->x, f->state, 5, 1, 0));
     refuses(f, graph_attend(&f->g, f->x, f->state, 4, 1, 0));    /* heads of 6, keys of 12 */

@@ -1,6 +1,7 @@
 /* test_graph.c - builders: a row of GRAPH_OP_MAP each, with what it accepts, the shape it gives,
  * and what it refuses; the first error is the one that stays. */
 #include "graph/graph_rules.h"
+#include "graph/graph_rules_feed.h"
 #include "graph/graph_rules_recur.h"
 
 #include <math.h>
@@ -44,17 +45,6 @@ static void rules_tokens(fixture *f)
     id = graph_one_row(&f->g, VOCAB - 1);
     check_value(f, id, GRAPH_INPUT, GRAPH_TOKENS, 1);
     assert_true(f->values[id].i[0] == GRAPH_ONE_ROW && f->values[id].i[1] == VOCAB - 1);
-}
-
-static void rules_features(fixture *f)
-{
-    fixture_init(f);
-    graph_id id = graph_features(&f->g, 7);
-    check_value(f, id, GRAPH_FEATURES, GRAPH_TOKENS, 7);
-    assert_int_equal(f->values[id].i[0], 7);
-    check_refused(f, graph_features(&f->g, 7), id + 1, __LINE__); /* a second one */
-    refuses(f, graph_features(&f->g, 0));
-    refuses(f, graph_features(&f->g, GRAPH_HIDDEN));
 }
 
 static void rules_embed(fixture *f)
@@ -199,7 +189,8 @@ static void rules_rope(fixture *f)
     refuses(f, graph_rope_apply(&f->g, f->x, 0, 0));
     refuses(f, graph_rope_apply(&f->g, f->x, 7, 0));
     refuses(f, graph_rope_apply(&f->g, f->x, 4, 0)); /* 3 pairs do not fit 4 elements */
-    refuses(f, graph_rope_apply(&f->g, f->x, 8, 1));
+    refuses(f, graph_rope_apply(&f->g, f->x, 8, 1)); /* an axis that there is not */
+    refuses(f, graph_rope_apply(&f->g, f->x, 8, 2));
     refuses(f, graph_rope_apply(&f->g, f->taken, 8, 0));
     refuses(f, graph_rope_apply(&f->g, f->state, 9, 0));
 }
@@ -266,7 +257,15 @@ static void rules_glu(fixture *f)
 static void rules_take(fixture *f)
 {
     fixture_init(f);
-    check_value(f, graph_take(&f->g, f->wide), GRAPH_TAKE, GRAPH_OUTPUTS, WIDE);
+    graph_id id = graph_take(&f->g, f->wide);
+    check_value(f, id, GRAPH_TAKE, GRAPH_OUTPUTS, WIDE);
+    assert_int_equal(f->values[id].i[0], 0);
+    id = graph_take_run(&f->g, f->wide, 3);
+    check_value(f, id, GRAPH_TAKE, GRAPH_OUTPUTS, 3 * WIDE);
+    assert_int_equal(f->values[id].i[0], 2);
+    refuses(f, graph_take_run(&f->g, f->wide, 0));
+    refuses(f, graph_take_run(&f->g, f->wide, GRAPH_OUTPUTS / WIDE + 1));
+    fixture_init(f);
     graph_id hidden = graph_take_hidden(&f->g, f->wide);
     check_value(f, hidden, GRAPH_TAKE, GRAPH_HIDDEN, WIDE);
     check_value(f, graph_scale(&f->g, hidden, 2.0F), GRAPH_SCALE, GRAPH_HIDDEN, WIDE);
@@ -515,7 +514,6 @@ static void (*const RULES[GRAPH_N_OPS])(fixture *f) = {
     [GRAPH_NONE] = rules_none,
     [GRAPH_WEIGHT] = rules_weight,
     [GRAPH_INPUT] = rules_tokens,
-    [GRAPH_FEATURES] = rules_features,
     [GRAPH_EMBED] = rules_embed,
     [GRAPH_LINEAR] = rules_linear,
     [GRAPH_RMS_NORM] = rules_rms_norm,
@@ -541,6 +539,10 @@ static void (*const RULES[GRAPH_N_OPS])(fixture *f) = {
     [GRAPH_ACT] = rules_act,
     [GRAPH_POSITION_SCALE] = rules_position_scale,
     [GRAPH_MUL] = rules_mul,
+    [GRAPH_FEED] = rules_feed,
+    [GRAPH_REPLACE] = rules_replace,
+    [GRAPH_CLAMP] = rules_clamp,
+    [GRAPH_STANDARDIZE] = rules_standardize,
     [GRAPH_SELECT] = rules_select,
 };
 

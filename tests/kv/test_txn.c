@@ -444,6 +444,12 @@ static weft_status fault_scenario_seq(const env *world_env, void *user, weft_err
         status = kv_seq_clone(world_env->allocator, seq[1], 30, &clone, err);
         if (status != WEFT_OK) assert_int_equal(kv_pool_bytes_reserved(pool), reserved);
     }
+    for (uint32_t n = 10; n <= 60 && status == WEFT_OK; n += 50) {
+        uint64_t reserved = kv_pool_bytes_reserved(pool);
+        status = kv_seq_resize(world_env->allocator, seq[1], n, err);
+        if (status != WEFT_OK) assert_int_equal(kv_pool_bytes_reserved(pool), reserved);
+        assert_int_equal(seq[1]->limit, status == WEFT_OK ? n : n == 10 ? 40 : 10);
+    }
     kv_seq_destroy(world_env->allocator, clone);
     for (uint32_t i = 0; i < 3; i++) kv_seq_destroy(world_env->allocator, seq[i]);
     if (pool != NULL) assert_int_equal(kv_pool_bytes_reserved(pool), 0);
@@ -527,7 +533,7 @@ typedef struct walk {
     uint32_t next_tag;
     uint32_t n_steps, n_trims, n_clones, n_marks; /* so that coverage shows */
     uint32_t n_encoded, n_not_encoded;
-    uint32_t n_refused_trims, n_refused_creates;
+    uint32_t n_refused_trims, n_refused_creates, n_resizes, n_refused_resizes;
 } walk;
 
 static uint32_t pick(walk *k, uint32_t n)
@@ -626,6 +632,33 @@ static void walk_clone(walk *k, uint32_t i)
     k->pairs[to].cross_limit = from->cross_limit;
     pair_check(&k->w, &k->pairs[to]);
     k->n_clones++;
+}
+
+/* Another promise; what the sequence holds stays. */
+static void walk_resize(walk *k, uint32_t i)
+{
+    const pair *p = &k->pairs[i];
+    uint32_t least = p->seq->len > 0 ? p->seq->len : 1;
+    uint32_t n = least + pick(k, CONTEXT + 1 - least);
+    kv_pool *pool = k->w.pool;
+    uint64_t left = kv_pool_budget(pool) - kv_pool_bytes_reserved(pool);
+    uint64_t before = need_bytes(k, p->seq->limit, p->cross_limit, p->converted);
+    uint64_t after = need_bytes(k, n, p->cross_limit, p->converted);
+    weft_error err = {0};
+    k->w.memory.armed = false;
+    weft_status status = kv_seq_resize(&k->w.memory.allocator, p->seq, n, &err);
+    k->w.memory.armed = true;
+    if (after > before + left) {
+        assert_status(WEFT_LIMIT, status, &err);
+        k->n_refused_resizes++;
+    } else {
+        assert_ok(status, &err);
+        assert_int_equal(p->seq->limit, n);
+        k->n_resizes++;
+    }
+    assert_int_equal(kv_pool_bytes_reserved(pool),
+                     kv_pool_budget(pool) - left + (status == WEFT_OK ? after - before : 0));
+    pair_check(&k->w, p);
 }
 
 static void walk_trim(walk *k, uint32_t i)
@@ -825,7 +858,7 @@ static void walk_run(uint64_t seed, const char *spec, uint32_t page_tokens, laye
     for (uint32_t i = 0; i < n_operations; i++) {
         uint32_t which = pick(&k, N_SEQS);
         pair *p = &k.pairs[which];
-        uint32_t what = pick(&k, 16);
+        uint32_t what = pick(&k, 18);
         if (p->seq == NULL) {
             walk_create(&k, which);
             if (mixed && pick(&k, 4) != 0) walk_encode(&k);
@@ -838,6 +871,8 @@ static void walk_run(uint64_t seed, const char *spec, uint32_t page_tokens, laye
         } else if (what == 4) {
             kv_seq_drop_mark(p->seq);
             p->mark = 0;
+        } else if (what >= 16) {
+            walk_resize(&k, which);
         } else if (mixed && p->seq->len == 0 && what % 2 == 0) {
             walk_encode(&k);
         } else {
@@ -851,11 +886,13 @@ static void walk_run(uint64_t seed, const char *spec, uint32_t page_tokens, laye
         pair_destroy(&k.w, &k.pairs[i]);
     }
     k.w.memory.armed = false;
-    print_message("seed %llu, %s, pages of %u: %u steps, %u clones, %u trims, %u replays, %u "
-                  "marks, %u encoded and %u not; %u trims and %u sequences refused\n",
-                  (unsigned long long)seed, spec, page_tokens, k.n_steps, k.n_clones, k.n_trims,
-                  k.w.pages.n_replays, k.n_marks, k.n_encoded, k.n_not_encoded, k.n_refused_trims,
-                  k.n_refused_creates);
+    print_message(
+        "seed %llu, %s, pages of %u: %u steps, %u clones, %u trims, %u replays, %u "
+        "marks, %u encoded and %u not, %u resized; %u trims, %u sequences, %u resizes refused\n",
+        (unsigned long long)seed, spec, page_tokens, k.n_steps, k.n_clones, k.n_trims,
+        k.w.pages.n_replays, k.n_marks, k.n_encoded, k.n_not_encoded, k.n_resizes,
+        k.n_refused_trims, k.n_refused_creates, k.n_refused_resizes);
+    assert_true(k.n_resizes > n_operations / 40 && k.n_refused_resizes > 0);
     assert_true(k.n_steps > n_operations / 4 && k.n_trims > n_operations / (mixed ? 100 : 40));
     assert_true(!mixed || k.w.pages.n_replays > n_operations / 30);
     assert_true(!mixed || k.n_marks > n_operations / 20);

@@ -64,6 +64,9 @@ typedef struct golden {
     int32_t *ids, *gen_ids;
     float *logits, *gen_logits;
     size_t n_ids, n_gen, n_logits, n_gen_logits;
+    weft_image image; /* pixels NULL: none */
+    int32_t *prompt;  /* ids with one placeholder for its tokens */
+    uint32_t n_prompt;
 } golden;
 
 static void golden_load(golden *g, const char *name)
@@ -78,6 +81,8 @@ static void golden_load(golden *g, const char *name)
     if (g->logits == NULL) g->logits = run_read_tensor(file, "logits_last", &g->n_logits);
     if (!g->ids || !g->gen_ids || !g->gen_logits || !g->logits)
         fail_msg("golden %s: not a prompt and its answer; no test knows what to compare", name);
+    g->image = run_read_image(file, "image_u8");
+    g->prompt = run_placeholders(g->path, g->ids, (uint32_t)g->n_ids, &g->n_prompt);
 }
 
 static void golden_free(golden *g)
@@ -86,6 +91,8 @@ static void golden_free(golden *g)
     free(g->gen_ids);
     free(g->logits);
     free(g->gen_logits);
+    free(g->prompt);
+    free((void *)(uintptr_t)g->image.pixels);
 }
 
 /* The largest difference of what was computed, in standard deviations. */
@@ -100,8 +107,11 @@ static double check_on(const golden *g, const weft_model *model, const char *bac
                                    .max_outputs = 512};
     weft_engine *engine = run_open_engine(model, &options);
     uint32_t n_vocab = run_n_vocab(model);
-    run r = {.prompt = g->ids,
-             .n_prompt = (uint32_t)g->n_ids,
+    run r = {.prompt = g->prompt,
+             .n_prompt = g->n_prompt,
+             .n_expanded = (uint32_t)g->n_ids,
+             .images = &g->image,
+             .n_images = g->image.pixels != NULL ? 1 : 0,
              .max_new = (uint32_t)g->n_gen,
              .want_prompt_logits = true};
     run_all(engine, n_vocab, &r, 1);

@@ -8,6 +8,7 @@
 #include "base/fp.h"
 #include "kv/codecs/codec.h"
 #include "support/oracle_attend.h"
+#include "support/oracle_image.h"
 #include "support/oracle_norm.h"
 #include "support/oracle_parts.h"
 #include "support/oracle_route.h"
@@ -228,7 +229,9 @@ static void run_rope(graph_oracle *o, const graph_value *v, double *y, double *y
         for (uint32_t j = 0; j < rope->n_pairs; j++) {
             size_t a = at + (rope->interleaved ? 2 * j : j);
             size_t b = at + (rope->interleaved ? 2 * j + 1 : j + rope->n_pairs);
-            float angle = (float)(at / v->cols) * rope->inv_freq[j];
+            uint32_t place = (uint32_t)(at / v->cols);
+            if (rope->axes != NULL) place = oracle_place(o->ids[place], place, rope->axes[j]);
+            float angle = (float)place * rope->inv_freq[j];
             double c = cos((double)angle) * (double)rope->magnitude;
             double s = sin((double)angle) * (double)rope->magnitude;
             double slack =
@@ -291,6 +294,10 @@ static void run_elementwise(graph_oracle *o, const graph_value *v, double *y, do
         case GRAPH_SCALE:
             y[i] = a[i] * f;
             ye[i] = fabs(f) * ae[i] + U * fabs(f) * (fabs(a[i]) + ae[i]);
+            break;
+        case GRAPH_CLAMP:
+            y[i] = fmin(fmax(a[i], f), (double)v->f[1]);
+            ye[i] = ae[i];
             break;
         case GRAPH_GLU: {
             interval h = glu_of(v->i[0], (interval){a[i], ae[i]}, (interval){b[i], be[i]});
@@ -524,28 +531,12 @@ static void run_delta(graph_oracle *o, const graph_value *v)
     free(bias);
 }
 
-static void run_features(graph_oracle *o, const graph_value *v, double *y)
+static void run_by_position(graph_oracle *o, const graph_value *v, double *y, double *ye)
 {
-    for (uint32_t i = 0; i < o->n; i++) {
-        for (uint32_t c = 0; c < v->cols; c++)
-            y[(size_t)i * v->cols + c] = (double)graph_oracle_feature(o->ids[i], i, c);
-    }
-}
-
-static void run_given(graph_oracle *o, const graph_value *v, double *y)
-{
-    if (v->op == GRAPH_EMBED) {
-        run_embed(o, v, y);
+    if (v->op == GRAPH_ROPE) {
+        run_rope(o, v, y, ye);
     } else {
-        run_features(o, v, y);
-    }
-}
-
-static void run_take(graph_oracle *o, const graph_value *v, double *y, double *ye)
-{
-    for (size_t i = 0; i < (size_t)o->n * v->cols; i++) {
-        y[i] = o->x[v->in[0]][i];
-        ye[i] = o->e[v->in[0]][i];
+        run_position_scale(o, v, y, ye);
     }
 }
 
@@ -553,9 +544,8 @@ static void run_value(graph_oracle *o, graph_id id)
 {
     const graph_value *v = &o->g->values[id];
     switch (v->op) {
-    case GRAPH_FEATURES:
     case GRAPH_EMBED:
-        run_given(o, v, o->x[id]);
+        run_embed(o, v, o->x[id]);
         break;
     case GRAPH_LINEAR:
         run_linear(o, v, o->x[id], o->e[id]);
@@ -564,19 +554,24 @@ static void run_value(graph_oracle *o, graph_id id)
     case GRAPH_LAYER_NORM:
         run_norm(o, v, o->x[id], o->e[id]);
         break;
-    case GRAPH_POSITION_SCALE:
-        run_position_scale(o, v, o->x[id], o->e[id]);
-        break;
     case GRAPH_ROPE:
-        run_rope(o, v, o->x[id], o->e[id]);
+    case GRAPH_POSITION_SCALE:
+        run_by_position(o, v, o->x[id], o->e[id]);
         break;
     case GRAPH_ADD:
     case GRAPH_SCALE:
+    case GRAPH_CLAMP:
     case GRAPH_MUL:
     case GRAPH_GLU:
     case GRAPH_ACT:
     case GRAPH_SOFTCAP:
         run_elementwise(o, v, o->x[id], o->e[id]);
+        break;
+    case GRAPH_FEED:
+    case GRAPH_REPLACE:
+    case GRAPH_STANDARDIZE:
+    case GRAPH_TAKE:
+        oracle_run_image(o, v, o->x[id], o->e[id]);
         break;
     case GRAPH_SELECT:
     case GRAPH_ATTEND:
@@ -588,9 +583,6 @@ static void run_value(graph_oracle *o, graph_id id)
         break;
     case GRAPH_GATED_DELTA:
         run_delta(o, v);
-        break;
-    case GRAPH_TAKE:
-        run_take(o, v, o->x[id], o->e[id]);
         break;
     case GRAPH_COLS:
     case GRAPH_CONCAT:
@@ -612,7 +604,6 @@ static void run_value(graph_oracle *o, graph_id id)
     case GRAPH_KV_APPEND:
     case GRAPH_STATE:
         break;
-    case GRAPH_N_OPS:
     default:
         fail_msg("the oracle does not know operation %u", (unsigned)v->op);
     }

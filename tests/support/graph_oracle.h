@@ -21,6 +21,23 @@
 #include "backend/backend.h"
 #include "base/rng.h"
 
+/* What a step of a test brings beside ids, a function of the token: numbers that are fed (their
+ * column, counted on from 1000 for each feed), whether it is marked, and its place. */
+static inline float oracle_fed(int32_t id, uint32_t position, uint32_t column)
+{
+    return (float)((id * 7 + (int32_t)position * 3 + (int32_t)column * 5) % 31 - 15) / 16.0F;
+}
+
+static inline uint8_t oracle_mark(int32_t id)
+{
+    return id % 5 == 1;
+}
+
+static inline uint32_t oracle_place(int32_t id, uint32_t position, uint32_t axis)
+{
+    return oracle_mark(id) != 0 ? position / 2 + axis * 3 : position;
+}
+
 typedef struct graph_oracle {
     const graph *g;
     const kv_view *views; /* [n_states] */
@@ -31,12 +48,6 @@ typedef struct graph_oracle {
     /* [n_values] of [n, cols]: values and bounds; rows of wanted tokens are all tokens. */
     double **x, **e;
 } graph_oracle;
-
-/* What a token brings where a graph has features. */
-static inline float graph_oracle_feature(int32_t id, uint32_t position, uint32_t column)
-{
-    return (float)(2.0 * rng_unit((uint64_t)id << 32 | position, column) - 1.0);
-}
 
 /* Computes positions 0 .. n - 1; highest may be NULL. views: of a sequence that has run; pages are
  * read of those layers only whose codecs are packed, which are cross or stored to, and then hold

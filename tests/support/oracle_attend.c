@@ -68,7 +68,8 @@ static uint32_t seen_by(const graph_oracle *o, const graph_value *v, const store
     uint32_t low = 0;
     while (g->layout == KV_LAYOUT_WINDOW && token - low >= g->window) low++;
     while (g->layout == KV_LAYOUT_CHUNKED && low / g->window < token / g->window) low++;
-    uint32_t end = 1 + (o->highest == NULL ? token : o->highest[token]);
+    bool causal = o->highest == NULL || v->i[1] == 1;
+    uint32_t end = 1 + (causal ? token : o->highest[token]);
     if (g->layout == KV_LAYOUT_CROSS) end = st->n;
     for (uint32_t j = low; j < end; j++) seen[n++] = j;
     return n;

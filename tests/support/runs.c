@@ -39,8 +39,9 @@ void run_submit(weft_engine *engine, uint32_t n_vocab, run *r)
 {
     weft_error err = {WEFT_OK, ""};
     if (r->sampling.top_p == 0.0F) r->sampling.top_p = 1.0F;
+    if (r->n_expanded == 0) r->n_expanded = r->n_prompt;
     if (r->want_prompt_logits)
-        r->prompt_logits = calloc((size_t)r->n_prompt * n_vocab, sizeof(float));
+        r->prompt_logits = calloc((size_t)r->n_expanded * n_vocab, sizeof(float));
     r->new_logits = calloc((size_t)r->max_new * n_vocab + 1, sizeof(float));
     r->tokens = calloc((size_t)r->max_new + 1, sizeof(int32_t));
     r->logprobs = calloc((size_t)r->max_new + 1, sizeof(float));
@@ -57,6 +58,11 @@ void run_submit(weft_engine *engine, uint32_t n_vocab, run *r)
         .stop_ids = r->stop_ids,
         .n_stop_ids = r->n_stop_ids,
         .draft = r->draft,
+        .priority = r->priority,
+        .deadline_ms = r->deadline_ms,
+        .cache_salt = r->cache_salt,
+        .images = r->images,
+        .n_images = r->n_images,
     };
     if (r->drafter == NULL) {
         assert_ok(weft_submit(engine, &request, &r->handle, &err), &err);
@@ -86,6 +92,7 @@ void run_collect(weft_engine *engine, run *r)
         r->cache_limit = event.cache_limit;
         r->n_drafted = event.n_drafted;
         r->n_accepted = event.n_accepted;
+        r->n_paused = event.n_paused;
         if (event.finish == WEFT_FINISH_ERROR) fail_msg("%s", event.error.message);
         break;
     }
@@ -128,7 +135,8 @@ void run_assert_identical(const run *a, const run *b, uint32_t n_vocab)
     assert_floats_identical(a->logprobs, b->logprobs, a->n_tokens, 0);
     assert_floats_identical(a->new_logits, b->new_logits, (size_t)a->n_tokens * n_vocab, n_vocab);
     if (a->prompt_logits != NULL && b->prompt_logits != NULL) {
-        assert_floats_identical(a->prompt_logits, b->prompt_logits, (size_t)a->n_prompt * n_vocab,
+        assert_int_equal(a->n_expanded, b->n_expanded);
+        assert_floats_identical(a->prompt_logits, b->prompt_logits, (size_t)a->n_expanded * n_vocab,
                                 n_vocab);
     }
 }
@@ -153,7 +161,8 @@ int32_t *run_ids(const json *array, uint32_t *n)
     return ids;
 }
 
-void *run_read_tensor(const char *path, const char *name, size_t *n)
+/* The bytes of a tensor and what the header says of it, which doc owns. */
+static void *read_tensor(const char *path, const char *name, size_t *n_bytes, json_doc *doc)
 {
     weft_error err = {WEFT_OK, ""};
     uint64_t length = 0;
@@ -161,21 +170,64 @@ void *run_read_tensor(const char *path, const char *name, size_t *n)
     assert_ok(files->read(files, path, 0, &length, sizeof length, &err), &err);
     char *header = malloc((size_t)length);
     assert_ok(files->read(files, path, 8, header, (size_t)length, &err), &err);
-    json_doc doc = {NULL};
-    assert_ok(json_parse(&doc, header, (size_t)length, &err), &err);
+    assert_ok(json_parse(doc, header, (size_t)length, &err), &err);
     free(header);
-    const json *offsets = json_get(json_get(doc.root, name), "data_offsets");
+    const json *offsets = json_get(json_get(doc->root, name), "data_offsets");
     uint64_t first = (uint64_t)json_int(json_at(offsets, 0), 0);
     uint64_t end = (uint64_t)json_int(json_at(offsets, 1), 0);
     void *data = NULL;
-    *n = (size_t)(end - first) / 4;
+    *n_bytes = (size_t)(end - first);
     if (offsets != NULL) {
         data = malloc((size_t)(end - first) + 1);
         assert_ok(files->read(files, path, 8 + length + first, data, (size_t)(end - first), &err),
                   &err);
     }
+    return data;
+}
+
+void *run_read_tensor(const char *path, const char *name, size_t *n)
+{
+    json_doc doc = {NULL};
+    void *data = read_tensor(path, name, n, &doc);
+    *n /= 4;
     json_doc_free(&doc);
     return data;
+}
+
+weft_image run_read_image(const char *path, const char *name)
+{
+    json_doc doc = {NULL};
+    size_t n_bytes;
+    void *data = read_tensor(path, name, &n_bytes, &doc);
+    const json *shape = json_get(json_get(doc.root, name), "shape");
+    weft_image image = {.struct_size = sizeof image,
+                        .flags = WEFT_IMAGE_AS_IS,
+                        .pixels = data,
+                        .height = (uint32_t)json_int(json_at(shape, 0), 0),
+                        .width = (uint32_t)json_int(json_at(shape, 1), 0)};
+    json_doc_free(&doc);
+    return image;
+}
+
+int32_t *run_placeholders(const char *path, const int32_t *ids, uint32_t n_ids, uint32_t *n)
+{
+    char file[600];
+    snprintf(file, sizeof file, "%s/config.json", path);
+    json_doc doc = run_read_json(file);
+    int64_t token = json_int(json_get(doc.root, "image_token_id"), -1);
+    /* Only where the placeholder stands for these, too. */
+    int64_t begin = json_int(json_get(doc.root, "boi_token_id"), -1);
+    int64_t end = json_int(json_get(doc.root, "eoi_token_id"), -1);
+    json_doc_free(&doc);
+    int32_t *out = calloc((size_t)n_ids + 1, sizeof *out);
+    *n = 0;
+    for (uint32_t i = 0; i < n_ids; i++) {
+        bool more = i > 0 && ids[i] == token && ids[i - 1] == token;
+        bool around = (ids[i] == begin && i + 1 < n_ids && ids[i + 1] == token) ||
+                      (ids[i] == end && i > 0 && ids[i - 1] == token);
+        if (token < 0 || (!more && !around)) out[(*n)++] = ids[i];
+    }
+    return out;
 }
 
 const char *const *run_isas(size_t *n)

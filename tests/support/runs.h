@@ -26,7 +26,13 @@ typedef struct run {
     weft_sampling sampling;         /* all zero: greedy */
     const int32_t *stop_ids;        /* [n_stop_ids], with stops */
     uint32_t n_stop_ids;
-    const char *draft;             /* as in weft_request */
+    const char *draft; /* as in weft_request */
+    int32_t priority;  /* likewise, with the next */
+    uint32_t deadline_ms;
+    uint64_t cache_salt;
+    const weft_image *images; /* [n_images] */
+    uint32_t n_images;
+    uint32_t n_expanded;           /* tokens of the prompt with those of images; 0: n_prompt */
     const engine_drafter *drafter; /* one that is in no table, with its state */
     void *draft_state;
     int32_t *tokens; /* [n_tokens] */
@@ -34,10 +40,10 @@ typedef struct run {
     uint32_t n_tokens;
     uint32_t n_cached, n_known;
     weft_cache_limit cache_limit;
-    float *prompt_logits; /* [n_prompt, n_vocab] or NULL */
+    float *prompt_logits; /* [n_prompt or n_expanded, n_vocab] or NULL */
     float *new_logits;    /* [max_new, n_vocab] */
     weft_finish finish;
-    uint32_t n_drafted, n_accepted;
+    uint32_t n_drafted, n_accepted, n_paused;
     weft_handle handle;
 } run;
 
@@ -61,6 +67,14 @@ int32_t *run_ids(const json *array, uint32_t *n);
 /* A tensor of a safetensors file, as its bytes; NULL when absent, *n elements of 4 bytes. The
  * caller frees it. */
 void *run_read_tensor(const char *path, const char *name, size_t *n);
+
+/* A tensor of bytes [height, width, 3] as an image that stays as it is: pixels NULL when absent,
+ * else the caller's to free. */
+weft_image run_read_image(const char *path, const char *name);
+
+/* Ids of a prompt for the model at path with one placeholder for the tokens of each image, as a
+ * request has them: [*n], the caller frees them. */
+int32_t *run_placeholders(const char *path, const int32_t *ids, uint32_t n_ids, uint32_t *n);
 
 /* Instruction sets of this processor that backend "cpu" may be forced to: [*n]. Those missing are
  * printed. */

@@ -40,6 +40,7 @@ typedef struct tile {
     uint32_t n_q;
     backend_span any; /* positions that at least one of its queries sees */
     backend_span all; /* those that all of them see */
+    bool causal;      /* as in the attend */
 } tile;
 
 /* o [v_dim], then maximum and sum, for each query. */
@@ -130,7 +131,7 @@ static uint32_t position_at(const tile *t, uint32_t i)
 static backend_span seen_by(const tile *t, const backend_step *step, uint32_t q_i)
 {
     if (t->list != NULL) return (backend_span){0, t->list[0]};
-    return backend_seen(step, t->view, t->first_token + q_i / t->n_heads);
+    return backend_seen(step, t->view, t->first_token + q_i / t->n_heads, t->causal);
 }
 
 /* Neither end falls from a token to the next. */
@@ -147,7 +148,7 @@ static tile tile_of(const cpu_run *r, const attend_shape *s, uint32_t row_i, uin
                     uint32_t tile_i)
 {
     const backend_step *step = r->step;
-    tile t = {.view = view_of(r, s, row_i)};
+    tile t = {.view = view_of(r, s, row_i), .causal = s->v->i[1] == 1};
     uint32_t per_head = divide_up(s->group, s->heads_tile);
     t.kv_head = tile_i / per_head;
     t.first_token = step->row_starts[row_i] + token_tile * s->tokens_tile;

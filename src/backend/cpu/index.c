@@ -33,7 +33,7 @@ static bool is_choice(const index_shape *s, backend_span seen)
 /* Splits of what a token sees, where it has a choice. */
 static uint32_t n_splits(const cpu_run *r, const index_shape *s, uint32_t token_i)
 {
-    backend_span seen = backend_seen(r->step, view_of(r, s, token_i), token_i);
+    backend_span seen = backend_seen(r->step, view_of(r, s, token_i), token_i, false);
     return is_choice(s, seen) ? (seen.end - 1) / KV_SPLIT - seen.first / KV_SPLIT + 1 : 0;
 }
 
@@ -43,7 +43,7 @@ static void score_split(const cpu_run *r, const index_shape *s, uint32_t token_i
 {
     const kv_view *view = view_of(r, s, token_i);
     const kv_geometry *g = view->geometry;
-    backend_span seen = backend_seen(r->step, view, token_i);
+    backend_span seen = backend_seen(r->step, view, token_i, false);
     uint32_t begin = (seen.first / KV_SPLIT + n) * KV_SPLIT;
     cpu_span part = {begin > seen.first ? begin : seen.first,
                      seen.end - begin < KV_SPLIT ? seen.end : begin + KV_SPLIT};
@@ -77,7 +77,7 @@ static void score_split(const cpu_run *r, const index_shape *s, uint32_t token_i
 static void choose(const cpu_run *r, const index_shape *s, graph_id id, uint32_t token_i,
                    const cpu_scratch *c, const float *scores)
 {
-    backend_span seen = backend_seen(r->step, view_of(r, s, token_i), token_i);
+    backend_span seen = backend_seen(r->step, view_of(r, s, token_i), token_i, false);
     host_select(scores, seen.end - seen.first, seen.first, s->v->i[0], c->bins,
                 host_list(cpu_data(r, id), token_i, s->v->cols));
 }

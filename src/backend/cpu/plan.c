@@ -44,7 +44,7 @@ static size_t times(size_t a, size_t b)
 static bool is_constant(graph_op op)
 {
     return op == GRAPH_NONE || op == GRAPH_WEIGHT || op == GRAPH_STACK || op == GRAPH_INPUT ||
-           op == GRAPH_STATE || op == GRAPH_FEATURES;
+           op == GRAPH_STATE || op == GRAPH_FEED;
 }
 
 static uint32_t count_uses(const graph *g, graph_id id)
@@ -233,7 +233,8 @@ static void share_input(planner *pl, graph_id id)
 {
     const graph_value *v = &pl->g->values[id];
     bool in_place = v->op == GRAPH_ADD || v->op == GRAPH_SCALE || v->op == GRAPH_ROPE ||
-                    v->op == GRAPH_RMS_NORM || v->op == GRAPH_LAYER_NORM || v->op == GRAPH_ACT ||
+                    v->op == GRAPH_RMS_NORM || v->op == GRAPH_REPLACE || v->op == GRAPH_CLAMP ||
+                    v->op == GRAPH_STANDARDIZE || v->op == GRAPH_LAYER_NORM || v->op == GRAPH_ACT ||
                     v->op == GRAPH_POSITION_SCALE || v->op == GRAPH_MUL;
     graph_id from = v->op == GRAPH_ADD ? v->in[1] : v->in[0];
     if (!in_place || graph_is_result(pl->g, id) || is_constant(pl->g->values[from].op)) return;
@@ -394,6 +395,7 @@ static bool decode_for(backend_plan *p, const graph *g, graph_id id)
     case GRAPH_LINEAR:
         return decode_input(p, g, v, 2);
     case GRAPH_ROUTE:
+    case GRAPH_STANDARDIZE:
         return decode_input(p, g, v, 1) && decode_input(p, g, v, 2);
     case GRAPH_ATTEND:
         return decode_input(p, g, v, 2);

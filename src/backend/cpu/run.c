@@ -10,7 +10,8 @@
 float *cpu_data(const cpu_run *r, graph_id id)
 {
     if (graph_is_result(r->p->g, id)) return backend_result(r->step, r->p->g, id);
-    if (r->p->g->values[id].op == GRAPH_FEATURES) return r->step->features;
+    const graph_value *v = &r->p->g->values[id];
+    if (v->op == GRAPH_FEED) return r->step->feeds[v->i[0]];
     ASSERT_HOT(r->p->slots[id].offset != SIZE_MAX);
     return r->p->values + r->p->slots[id].offset;
 }
@@ -38,9 +39,8 @@ static void run_ropes(const cpu_run *r, token_range t)
         const graph_rope *rope = &g->ropes[k];
         for (uint32_t i = t.first; i < t.end; i++) {
             float *cs = r->p->ropes + r->p->rope_offsets[k] + (size_t)i * rope->n_pairs * 2;
-            float position = (float)r->step->positions[i];
             for (uint32_t j = 0; j < rope->n_pairs; j++) {
-                float angle = position * rope->inv_freq[j];
+                float angle = (float)backend_place(r->step, rope, j, i) * rope->inv_freq[j];
                 cs[2 * (size_t)j] = cosf(angle) * rope->magnitude;
                 cs[2 * (size_t)j + 1] = sinf(angle) * rope->magnitude;
             }
@@ -88,6 +88,29 @@ static void run_embed(const cpu_run *r, const graph_value *v, float *y, token_ra
     const tensor *w = weight(r, v->in[1]);
     for (uint32_t i = t.first; i < t.end; i++) {
         w->encoding->decode_row(w, backend_embedded(r->step, input, i), y + (size_t)i * v->cols);
+    }
+}
+
+/* Where nothing is marked, nothing need be fed. */
+static void run_replace(const cpu_run *r, const graph_value *v, float *y, token_range t)
+{
+    const float *x = cpu_data(r, v->in[0]);
+    const uint8_t *marks = r->step->marks;
+    size_t row_bytes = v->cols * sizeof *y;
+    for (size_t i = t.first; i < t.end; i++) {
+        bool marked = marks != NULL && marks[i] != 0;
+        const float *from = marked ? cpu_data(r, v->in[1]) : x;
+        if (from != y) memcpy(y + i * v->cols, from + i * v->cols, row_bytes);
+    }
+}
+
+static void run_standardize(const cpu_run *r, const graph_value *v, float *y, token_range t)
+{
+    const float *x = cpu_data(r, v->in[0]);
+    const float *shift = r->p->decoded[v->in[1]];
+    const float *factor = r->p->decoded[v->in[2]];
+    for (size_t at = (size_t)t.first * v->cols; at < (size_t)t.end * v->cols; at += v->cols) {
+        for (uint32_t c = 0; c < v->cols; c++) y[at + c] = (x[at + c] - shift[c]) * factor[c];
     }
 }
 
@@ -174,6 +197,9 @@ static void run_elementwise(const cpu_run *r, const graph_value *v, float *y, to
         for (size_t i = first; i < n; i++) y[i] = a[i] + b[i];
     } else if (v->op == GRAPH_SCALE) {
         for (size_t i = first; i < n; i++) y[i] = a[i] * v->f[0];
+    } else if (v->op == GRAPH_CLAMP) {
+        for (size_t i = first; i < n; i++)
+            y[i] = a[i] < v->f[0] ? v->f[0] : a[i] > v->f[1] ? v->f[1] : a[i];
     } else if (v->op == GRAPH_GLU) {
         /* Row by row: where a number stands in a call must not depend on the batch. */
         kernel_glu_fn *fn = cpu_glu_fn(&r->b->kernels, v->i[0]);
@@ -231,8 +257,9 @@ static void run_take(const cpu_run *r, const graph_value *v, float *y, token_ran
 {
     const float *x = cpu_data(r, v->in[0]);
     const uint32_t *taken = backend_taken(r->step, v);
+    size_t cols = v->cols / (v->i[0] + 1);
     for (uint32_t i = t.first; i < t.end; i++) {
-        memcpy(y + (size_t)i * v->cols, x + (size_t)taken[i] * v->cols, v->cols * sizeof(float));
+        memcpy(y + (size_t)i * v->cols, x + taken[i] * cols, v->cols * sizeof(float));
     }
 }
 
@@ -294,6 +321,12 @@ static void run_value(const cpu_run *r, graph_id id, token_range t, uint32_t thr
     switch (v->op) {
     case GRAPH_EMBED:
         run_embed(r, v, cpu_data(r, id), t);
+        break;
+    case GRAPH_REPLACE:
+        run_replace(r, v, cpu_data(r, id), t);
+        break;
+    case GRAPH_STANDARDIZE:
+        run_standardize(r, v, cpu_data(r, id), t);
         break;
     case GRAPH_RMS_NORM:
         run_rms_norm(r, id, cpu_data(r, id), t);

@@ -151,7 +151,7 @@ static size_t ref_plan_bytes(const backend_plan *plan)
 static float *data(const run_state *r, graph_id id)
 {
     if (graph_is_result(r->p->g, id)) return backend_result(r->step, r->p->g, id);
-    if (r->p->g->values[id].op == GRAPH_FEATURES) return r->step->features;
+    if (r->p->g->values[id].op == GRAPH_FEED) return r->step->feeds[r->p->g->values[id].i[0]];
     ASSERT(r->p->slots[id].offset != SIZE_MAX);
     return r->p->values + r->p->slots[id].offset;
 }
@@ -172,6 +172,16 @@ static void run_embed(const run_state *r, const graph_value *v, float *y)
     const tensor *t = weight(r, v->in[1]);
     for (uint32_t i = 0; i < r->step->n_tokens; i++) {
         t->encoding->decode_row(t, backend_embedded(r->step, input, i), y + (size_t)i * v->cols);
+    }
+}
+
+static void run_replace(const run_state *r, const graph_value *v, float *y)
+{
+    const float *x = data(r, v->in[0]);
+    for (uint32_t i = 0; i < r->step->n_tokens; i++) {
+        bool marked = r->step->marks != NULL && r->step->marks[i] != 0;
+        const float *from = marked ? data(r, v->in[1]) : x;
+        memmove(y + (size_t)i * v->cols, from + (size_t)i * v->cols, v->cols * sizeof(float));
     }
 }
 
@@ -258,6 +268,19 @@ static void run_concat(const run_state *r, const graph_value *v, float *y)
     }
 }
 
+static void run_standardize(const run_state *r, const graph_value *v, float *y)
+{
+    const float *x = data(r, v->in[0]);
+    float *shift = r->p->row;
+    float *factor = r->p->norm_weight;
+    weight(r, v->in[1])->encoding->decode_row(weight(r, v->in[1]), 0, shift);
+    weight(r, v->in[2])->encoding->decode_row(weight(r, v->in[2]), 0, factor);
+    for (size_t i = 0; i < (size_t)n_rows(r, v) * v->cols; i++) {
+        size_t c = i % v->cols;
+        y[i] = (float)(((double)x[i] - (double)shift[c]) * (double)factor[c]);
+    }
+}
+
 static void run_rms_norm(const run_state *r, const graph_value *v, float *y)
 {
     const float *x = data(r, v->in[0]);
@@ -326,12 +349,13 @@ static void run_position_scale(const run_state *r, const graph_value *v, float *
     }
 }
 
-static void rotate(const graph_rope *rope, float position, const float *x, float *y)
+static void rotate(const run_state *r, const graph_rope *rope, uint32_t token_i, const float *x,
+                   float *y)
 {
     for (uint32_t j = 0; j < rope->n_pairs; j++) {
         uint32_t a = rope->interleaved ? 2 * j : j;
         uint32_t b = rope->interleaved ? 2 * j + 1 : j + rope->n_pairs;
-        float angle = position * rope->inv_freq[j];
+        float angle = (float)backend_place(r->step, rope, j, token_i) * rope->inv_freq[j];
         float c = cosf(angle) * rope->magnitude;
         float s = sinf(angle) * rope->magnitude;
         float xa = x[a];
@@ -350,7 +374,7 @@ static void run_rope(const run_state *r, const graph_value *v, float *y)
     for (uint32_t i = 0; i < r->step->n_tokens; i++) {
         for (uint32_t h = 0; h < v->cols; h += head_dim) {
             float *head = y + (size_t)i * v->cols + h;
-            rotate(rope, (float)r->step->positions[i], head, head);
+            rotate(r, rope, i, head, head);
         }
     }
 }
@@ -381,6 +405,9 @@ static void run_elementwise(const run_state *r, const graph_value *v, float *y)
             break;
         case GRAPH_SCALE:
             y[i] = a[i] * v->f[0];
+            break;
+        case GRAPH_CLAMP:
+            y[i] = a[i] < v->f[0] ? v->f[0] : a[i] > v->f[1] ? v->f[1] : a[i];
             break;
         case GRAPH_GLU:
             y[i] = (float)(activate((graph_act)v->i[0], (double)a[i]) * (double)b[i]);
@@ -564,7 +591,7 @@ static void run_attend(const run_state *r, const graph_value *v, float *y)
         const kv_geometry *g = view->geometry;
         uint32_t group = n_heads / g->n_heads;
         for (uint32_t i = r->step->row_starts[row_i]; i < r->step->row_starts[row_i + 1]; i++) {
-            attend_seen seen = {.span = backend_seen(r->step, view, i)};
+            attend_seen seen = {.span = backend_seen(r->step, view, i, v->i[1] == 1)};
             if (lists != NULL) seen.list = host_list(lists, i, r->p->g->values[v->in[3]].cols);
             for (uint32_t h = 0; h < n_heads; h++) {
                 size_t at = (size_t)i * n_heads + h;
@@ -596,7 +623,7 @@ static void run_select(const run_state *r, const graph_value *v, float *y)
     for (uint32_t row_i = 0; row_i < r->step->n_rows; row_i++) {
         const kv_view *view = view_of(r, state_i, row_i);
         for (uint32_t i = r->step->row_starts[row_i]; i < r->step->row_starts[row_i + 1]; i++) {
-            backend_span seen = backend_seen(r->step, view, i);
+            backend_span seen = backend_seen(r->step, view, i, false);
             const float *q = data(r, v->in[0]) + (size_t)i * q_cols;
             const float *w = data(r, v->in[1]) + (size_t)i * n_heads;
             for (uint32_t j = seen.first; j < seen.end; j++) {
@@ -614,8 +641,9 @@ static void run_take(const run_state *r, const graph_value *v, float *y)
 {
     const float *x = data(r, v->in[0]);
     const uint32_t *taken = backend_taken(r->step, v);
+    size_t cols = v->cols / (v->i[0] + 1);
     for (uint32_t i = 0; i < n_rows(r, v); i++) {
-        memcpy(y + (size_t)i * v->cols, x + (size_t)taken[i] * v->cols, v->cols * sizeof(float));
+        memcpy(y + (size_t)i * v->cols, x + taken[i] * cols, v->cols * sizeof(float));
     }
 }
 
@@ -805,6 +833,38 @@ static void ref_replay(backend *b, backend_plan *plan, uint32_t state_i, const k
     }
 }
 
+/* Nothing is computed. */
+static void run_moves(const run_state *r, const graph_value *v, float *y)
+{
+    if (v->op == GRAPH_COLS) {
+        run_cols(r, v, y);
+    } else if (v->op == GRAPH_TAKE) {
+        run_take(r, v, y);
+    } else {
+        run_concat(r, v, y);
+    }
+}
+
+/* Factors of columns or of positions. */
+static void run_factors(const run_state *r, const graph_value *v, float *y)
+{
+    if (v->op == GRAPH_STANDARDIZE) {
+        run_standardize(r, v, y);
+    } else {
+        run_position_scale(r, v, y);
+    }
+}
+
+/* What stands for a token. */
+static void run_rows(const run_state *r, const graph_value *v, float *y)
+{
+    if (v->op == GRAPH_EMBED) {
+        run_embed(r, v, y);
+    } else {
+        run_replace(r, v, y);
+    }
+}
+
 static void run_over_state(const run_state *r, const graph_value *v, float *y)
 {
     if (v->op == GRAPH_ATTEND) {
@@ -815,13 +875,17 @@ static void run_over_state(const run_state *r, const graph_value *v, float *y)
         run_recurrent(r, v, y);
     }
 }
-
 static void run_value(const run_state *r, graph_id id)
 {
     const graph_value *v = &r->p->g->values[id];
     switch (v->op) {
     case GRAPH_EMBED:
-        run_embed(r, v, data(r, id));
+    case GRAPH_REPLACE:
+        run_rows(r, v, data(r, id));
+        break;
+    case GRAPH_STANDARDIZE:
+    case GRAPH_POSITION_SCALE:
+        run_factors(r, v, data(r, id));
         break;
     case GRAPH_LINEAR:
         run_linear(r, v, data(r, id));
@@ -832,14 +896,12 @@ static void run_value(const run_state *r, graph_id id)
     case GRAPH_LAYER_NORM:
         run_layer_norm(r, v, data(r, id));
         break;
-    case GRAPH_POSITION_SCALE:
-        run_position_scale(r, v, data(r, id));
-        break;
     case GRAPH_ROPE:
         run_rope(r, v, data(r, id));
         break;
     case GRAPH_ADD:
     case GRAPH_SCALE:
+    case GRAPH_CLAMP:
     case GRAPH_MUL:
     case GRAPH_GLU:
     case GRAPH_ACT:
@@ -850,14 +912,10 @@ static void run_value(const run_state *r, graph_id id)
     case GRAPH_KV_STORE:
         run_append(r, v);
         break;
-    case GRAPH_TAKE:
-        run_take(r, v, data(r, id));
-        break;
     case GRAPH_COLS:
-        run_cols(r, v, data(r, id));
-        break;
     case GRAPH_CONCAT:
-        run_concat(r, v, data(r, id));
+    case GRAPH_TAKE:
+        run_moves(r, v, data(r, id));
         break;
     case GRAPH_LINEAR_HEADS:
         run_linear_heads(r, v, data(r, id));
@@ -878,7 +936,7 @@ static void run_value(const run_state *r, graph_id id)
     case GRAPH_WEIGHT:
     case GRAPH_STACK:
     case GRAPH_INPUT:
-    case GRAPH_FEATURES:
+    case GRAPH_FEED:
     case GRAPH_STATE:
     case GRAPH_N_OPS:
         break;

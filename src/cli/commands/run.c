@@ -11,6 +11,7 @@
 #include "cli/chat.h"
 #include "cli/commands/command.h"
 #include "cli/input.h"
+#include "cli/pictures.h"
 
 #define FROM_MODEL (-1.0F)
 
@@ -23,6 +24,7 @@ typedef struct run_values {
     uint32_t top_k;
     option_seed seed;
     const char *draft;
+    option_texts images;
 } run_values;
 
 #define AT(field) offsetof(run_values, field)
@@ -31,6 +33,11 @@ static const option_row OPTIONS[] = {
     {"p", OPTION_TEXT, AT(prompt), "TEXT", "answers this and ends", 0, 0, NULL},
     {"system", OPTION_TEXT, AT(system), "TEXT", "what the model is told before the conversation", 0,
      0, NULL},
+    {"image", OPTION_TEXTS, AT(images), "FILE",
+     "shows the model a JPEG or PNG file before the text of -p or stdin; may be there several "
+     "times, "
+     "for as many images",
+     0, 0, NULL},
     {"raw", OPTION_FLAG, AT(raw), NULL, "no chat template: the text is continued as it is", 0, 0,
      NULL},
     {"n", OPTION_COUNT, AT(max_new), "N",
@@ -103,13 +110,13 @@ static void keep_text(void *user, const char *bytes, size_t n_bytes)
     strbuf_add(user, bytes, n_bytes);
 }
 
-static weft_status prompt_ids(session *s, const chat_options *o, str prompt, id_list *ids,
-                              weft_error *err)
+static weft_status prompt_ids(session *s, const chat_options *o, uint32_t n_images, str prompt,
+                              id_list *ids, weft_error *err)
 {
     if (o->raw) return session_tokenize(s, prompt, WEFT_TOKENIZE_SPECIALS, ids, err);
     chat_history h;
     weft_status status = chat_history_init(&h, o->system, err);
-    if (status == WEFT_OK) status = chat_history_add(&h, "user", prompt, err);
+    if (status == WEFT_OK) status = chat_history_show(&h, n_images, prompt, err);
     if (status == WEFT_OK) status = chat_history_ids(&h, s, ids, err);
     chat_history_deinit(&h);
     return status;
@@ -129,13 +136,13 @@ static weft_status print_json(const char *model, const generate_request *r,
     strbuf_add_text(&out, ",\"ids\":[");
     for (size_t i = 0; i < n_new; i++) strbuf_printf(&out, "%s%d", i > 0 ? "," : "", a->ids.ids[i]);
     strbuf_printf(&out, "],\"finish\":\"%s\",\"prompt_tokens\":%zu,\"new_tokens\":%zu",
-                  generate_finish_name(a->finish), r->prompt->n, n_new);
+                  generate_finish_name(a->finish), a->n_prompt, n_new);
     strbuf_printf(&out, ",\"temperature\":%.9g,\"top_p\":%.9g,\"top_k\":%u,\"min_p\":%.9g",
                   (double)r->sampling.temperature, (double)r->sampling.top_p, r->sampling.top_k,
                   (double)r->sampling.min_p);
     strbuf_printf(&out, ",\"seed\":%llu,\"first_token_s\":%.6f,\"prefill_tok_s\":%.3f",
                   (unsigned long long)r->sampling.seed, a->first_s,
-                  a->first_s > 0.0 ? (double)r->prompt->n / a->first_s : 0.0);
+                  a->first_s > 0.0 ? (double)a->n_prompt / a->first_s : 0.0);
     if (r->draft != NULL)
         strbuf_printf(&out, ",\"drafted\":%u,\"accepted\":%u", a->n_drafted, a->n_accepted);
     weft_status status =
@@ -151,10 +158,12 @@ static weft_status print_json(const char *model, const generate_request *r,
     return status;
 }
 
-static weft_status answer_once(session *s, const chat_options *o, const char *model, bool whole,
-                               str prompt, weft_error *err)
+static weft_status answer_once(session *s, const chat_options *o, const run_values *v,
+                               const char *model, str prompt, weft_error *err)
 {
+    bool whole = v->json;
     id_list ids = {0};
+    picture_list pictures = {0};
     strbuf text;
     strbuf_init(&text, mem_system(), 0);
     bool ends_line = false;
@@ -169,7 +178,10 @@ static weft_status answer_once(session *s, const chat_options *o, const char *mo
         request.user = &text;
         request.text = keep_text;
     }
-    weft_status status = prompt_ids(s, o, prompt, &ids, err);
+    weft_status status = pictures_read(s, &v->images, &pictures, err);
+    if (status == WEFT_OK) status = prompt_ids(s, o, pictures.n, prompt, &ids, err);
+    request.images = pictures.images;
+    request.n_images = pictures.n;
     if (status == WEFT_OK) status = generate(s, &request, &answer, err);
     if (whole && status == WEFT_OK) {
         status = print_json(model, &request, &answer, &text, err);
@@ -178,6 +190,7 @@ static weft_status answer_once(session *s, const chat_options *o, const char *mo
     }
     fflush(stdout);
     if (status == WEFT_OK && !ferror(stdout)) generate_print_speed(s, &request, &answer);
+    pictures_free(s, &pictures);
     id_list_deinit(&answer.ids);
     id_list_deinit(&ids);
     strbuf_deinit(&text);
@@ -235,7 +248,8 @@ static weft_status choose_raw(session *s, const run_values *v, chat_options *o, 
 static int answer_or_chat(session *s, const run_values *v, const chat_options *o, const char *path)
 {
     weft_error err = {WEFT_OK, ""};
-    if (v->prompt == NULL && !v->json && terminal_is(stdin) && terminal_is(stdout))
+    if (v->prompt == NULL && !v->json && v->images.n == 0 && terminal_is(stdin) &&
+        terminal_is(stdout))
         return chat_run(s, o);
     strbuf text;
     strbuf_init(&text, mem_system(), INPUT_LIMIT);
@@ -249,7 +263,7 @@ static int answer_or_chat(session *s, const run_values *v, const chat_options *o
     } else {
         prompt.len = strlen(v->prompt);
     }
-    if (status == WEFT_OK) status = answer_once(s, o, path, v->json, prompt, &err);
+    if (status == WEFT_OK) status = answer_once(s, o, v, path, prompt, &err);
     strbuf_deinit(&text);
     return status == WEFT_OK ? EXIT_FINE : report_failure(&err, false);
 }
@@ -300,6 +314,7 @@ const command COMMAND_run = {
                "what stdin holds (but for a last line feed), goes to stdout as it comes. The speed "
                "goes to\n"
                "stderr: tokens per second of prompt and answer, and the time to the first token.\n"
+               "With --raw, the text has the model's placeholder for each --image itself.\n"
                "With --state, what of the next conversation begins as this one did need not be "
                "computed\n"
                "again, and its answers are the same as without. FILE is as large as the keys and "

@@ -8,6 +8,7 @@
 #include "models/gemma4_gguf.h"
 #include "models/parts.h"
 #include "models/rope.h"
+#include "models/tower.h"
 
 enum {
     Q_FULL = PART_N_SLOTS,
@@ -53,7 +54,7 @@ static const model_param PARAMS[] = {
     {"global_head_dim", "attention.key_length", SHAPE(full_head_dim), PARAM_U32, false, 2, 4096,
      512},
     {"intermediate_size", NULL, SHAPE(n_ff), PARAM_U32, true, 1, 1 << 20, 0},
-    {"vocab_size", "vocab_size", SHAPE(n_vocab), PARAM_U32, false, 1, MODEL_VOCAB, 0},
+    {"vocab_size", NULL, SHAPE(n_vocab), PARAM_U32, true, 1, MODEL_VOCAB, 0},
     {"max_position_embeddings", "context_length", SHAPE(context), PARAM_U32, false, 1, 1 << 30,
      131072},
     {"rms_norm_eps", "attention.layer_norm_rms_epsilon", SHAPE(norm_eps), PARAM_F32, false, 1e-12,
@@ -222,7 +223,7 @@ static weft_status refuse(const model_params *p, const model_source *source, wef
     }
     status = source_text(source, "use_bidirectional_attention", NULL, &found, &text, err);
     if (status != WEFT_OK) return status;
-    /* "vision" is about images, which there are none of. */
+    /* "vision" is about images: the tower's derive() reads it. */
     if (p->qkv_bias || (found && !str_equal_text(text, "vision"))) {
         return err_set(err, WEFT_UNSUPPORTED, "config.json: %s is not supported for gemma4",
                        p->qkv_bias ? "attention_bias" : "use_bidirectional_attention");
@@ -393,6 +394,8 @@ static weft_status derive(model_params *p, const model_source *source, weft_erro
     p->act = GRAPH_GELU_TANH;
     p->embed_scale = (float)sqrt((double)p->n_embd);
     p->attn_scale = 1.0F;
+    p->is_unified = str_equal_text(source->type, "gemma4_unified_text") ||
+                    str_equal_text(source->type, "gemma4_unified");
     p->one = 1;
     if (status == WEFT_OK) status = derive_heads(p, source, err);
     if (status == WEFT_OK) status = derive_sharing(p, err);
@@ -437,7 +440,12 @@ static graph_id attention(model_build *b, uint32_t layer, kind *of, graph_id x)
         of->state = append(b, layer, of, k, v);
     }
     q = graph_rope_apply(g, part_norm(b, of->q_norm, layer, q), of->head_dim, of->rope_i);
-    graph_id o = graph_attend(g, q, of->state, b->p->n_heads, b->p->attn_scale, 0.0F);
+    /* Tokens of an image see each other in layers with windows, in unified models in all. */
+    bool causal = b->images && of->layout == KV_LAYOUT_FULL && !b->p->is_unified;
+    uint32_t n_heads = b->p->n_heads;
+    float scale = b->p->attn_scale;
+    graph_id o = causal ? graph_attend_causal(g, q, of->state, n_heads, scale, 0.0F)
+                        : graph_attend(g, q, of->state, n_heads, scale, 0.0F);
     return graph_linear(g, o, build_slot(b, of->o, layer), 0);
 }
 
@@ -509,6 +517,7 @@ static void build(model_build *b)
     graph_id tokens = graph_tokens(g);
     graph_id x = graph_embed(g, tokens, build_slot(b, PART_EMBED, 0));
     x = graph_scale(g, x, p->embed_scale);
+    if (b->images) x = graph_replace(g, x, graph_feed(g, 0, p->n_embd));
     graph_id inputs = p->has_ple ? layer_inputs(b, tokens, x) : 0;
     for (uint32_t l = 0; l < p->n_layers; l++) {
         graph_id a = part_norm(b, PART_ATTN_NORM, l, x);
@@ -525,10 +534,10 @@ static const char *const HF_TYPES[] = {"gemma4_text", "gemma4", "gemma4_unified_
                                        "gemma4_unified", NULL};
 static const char *const GGUF_TYPES[] = {"gemma4", NULL};
 static const char *const DROP[] = {
-    "*.rotary_emb.inv_freq",   "vision_tower.*", "model.vision_tower.*", "vision_embedder.*",
-    "model.vision_embedder.*", "embed_vision.*", "model.embed_vision.*", "audio_tower.*",
-    "model.audio_tower.*",     "embed_audio.*",  "model.embed_audio.*",  NULL,
+    "*.rotary_emb.inv_freq", "audio_tower.*",       "model.audio_tower.*",
+    "embed_audio.*",         "model.embed_audio.*", NULL,
 };
+static const model_family *const TOWERS[] = {&TOWER_GEMMA, &TOWER_GEMMA_UNIFIED, NULL};
 
 static const mlx_type MLX_TYPES[] = {{"gemma4_text", "gemma4_text", "model."},
                                      {"gemma4", "gemma4", "language_model.model."},
@@ -545,6 +554,7 @@ const model_family MODEL_FAMILY_GEMMA4 = {
     .slots = SLOTS,
     .n_slots = COUNT_OF(SLOTS),
     .drop = DROP,
+    .towers = TOWERS,
     .derive = derive,
     .build = build,
     .mlx = &MLX,

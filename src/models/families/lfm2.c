@@ -18,7 +18,7 @@ static const model_param PARAMS[] = {
     {"num_key_value_heads", NULL, SHAPE(n_kv_heads), PARAM_U32, false, 1, 4096, 0},
     {"head_dim", "attention.key_length", SHAPE(head_dim), PARAM_U32, false, 2, 4096, 0},
     {"intermediate_size", "feed_forward_length", SHAPE(n_ff), PARAM_U32, false, 1, 1 << 20, 0},
-    {"vocab_size", "vocab_size", SHAPE(n_vocab), PARAM_U32, false, 1, MODEL_VOCAB, 0},
+    {"vocab_size", NULL, SHAPE(n_vocab), PARAM_U32, true, 1, MODEL_VOCAB, 0},
     {"max_position_embeddings", "context_length", SHAPE(context), PARAM_U32, true, 1, 1 << 30, 0},
     {"norm_eps", "attention.layer_norm_rms_epsilon", SHAPE(norm_eps), PARAM_F32, true, 1e-12, 1, 0},
     {"rope_theta", "rope.freq_base", SHAPE(rope_theta), PARAM_F32, false, 1, 1e12, 1e6},
