@@ -404,6 +404,20 @@ static void test_gguf(void **state)
     }
 }
 
+/* Of OLMo 3 a file says that it is an olmo2, which has no windows in MLX. */
+static void check_unconverted(const golden_copy *s, const llm *m)
+{
+    test_folder folder;
+    char path[512];
+    weft_error err = {WEFT_OK, ""};
+    test_folder_create(&folder);
+    write_gguf(s, m, &folder, path, 0);
+    const char *to = test_folder_path(&folder, "to");
+    assert_status(WEFT_UNSUPPORTED, weft_convert(path, to, NULL, NULL, &err), &err);
+    assert_message(&err, "windows of a GGUF file of 'olmo2' cannot be converted");
+    test_folder_remove(&folder);
+}
+
 /* Keys of OLMo 3's file that say what is not computed. */
 static void test_gguf_refused(void **state)
 {
@@ -430,6 +444,7 @@ static void test_gguf_refused(void **state)
         assert_message(&err, CASES[i].message);
         test_folder_remove(&folder);
     }
+    check_unconverted(&s, model->model);
     weft_model_close(model);
     golden_copy_close(&s);
 }
