@@ -302,7 +302,8 @@ static weft_status derive_heads(model_params *p, const model_source *source, wef
         weft_status status = read_layer_config(p, key, entry, &any, err);
         if (status != WEFT_OK) return status;
     }
-    bool ok = p->n_heads % p->n_kv_heads == 0 && p->n_heads % p->n_full_kv_heads == 0;
+    bool ok = p->n_kv_heads > 0 && p->n_full_kv_heads > 0;
+    ok = ok && p->n_heads % p->n_kv_heads == 0 && p->n_heads % p->n_full_kv_heads == 0;
     if (!ok || p->head_dim % 2 != 0 || p->full_head_dim % 2 != 0) {
         return err_set(err, WEFT_FORMAT,
                        "config.json: %u heads of %u and %u do not go with %u and %u key heads",
