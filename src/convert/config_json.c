@@ -75,6 +75,9 @@ static double number_of(const writer *w, const model_param *row)
     if (row->offset == SHAPE(rope_theta) && p->n_ropes > 0) return p->ropes[0].theta;
     if (row->offset == SHAPE(rope_theta_local)) return p->n_ropes > 1 ? p->ropes[1].theta : 0.0;
     if (row->offset == SHAPE(window_pattern)) return period(p->is_window, p->n_layers);
+    /* GGUF files have the columns that rotate. */
+    if (row->offset == SHAPE(partial_rotary) && w->p->source.is_gguf)
+        return (double)p->rope_dims / (double)p->head_dim;
     if (row->offset == SHAPE(full_interval)) return period(p->is_recurrent, p->n_layers);
     if (row->type == PARAM_U32) return *(const uint32_t *)(const void *)field;
     double number = (double)*(const float *)(const void *)field;
@@ -189,18 +192,29 @@ static weft_status add_gguf_rope(writer *w, weft_error *err)
 
 /* ---- what only a GGUF file lacks ------------------------------------------------------------- */
 
-static void add_layer_types(writer *w)
+/* Windows where the type that is written has none: a file calls OLMo 3 an olmo2. */
+static weft_status check_windows(const writer *w, bool any, weft_error *err)
+{
+    const dense *d = w->p->model->family->dense;
+    if (!any || d == NULL || d->window != DENSE_WINDOW_LISTED) return WEFT_OK;
+    return err_set(err, WEFT_UNSUPPORTED, "windows of a GGUF file of '%s' cannot be converted",
+                   w->p->model->family->name);
+}
+
+static weft_status add_layer_types(writer *w, weft_error *err)
 {
     const model_params *p = w->params;
     bool any = false;
     for (uint32_t i = 0; i < p->n_layers; i++) any = any || p->is_window[i];
-    if (!any) return;
+    weft_status status = check_windows(w, any, err);
+    if (status != WEFT_OK || !any) return status;
     begin_member(w, "layer_types");
     for (uint32_t i = 0; i < p->n_layers; i++) {
         strbuf_printf(w->out, "%c\"%s_attention\"", i == 0 ? '[' : ',',
                       p->is_window[i] ? "sliding" : "full");
     }
     strbuf_add_char(w->out, ']');
+    return WEFT_OK;
 }
 
 static void add_tokens(writer *w)
@@ -312,7 +326,8 @@ static weft_status add_text_members(writer *w, const char *const *left_out, weft
         add_rope_scaling(w);
         return WEFT_OK;
     }
-    add_layer_types(w);
+    status = add_layer_types(w, err);
+    if (status != WEFT_OK) return status;
     add_tokens(w);
     return add_gguf_rope(w, err);
 }

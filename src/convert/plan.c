@@ -41,6 +41,13 @@ static weft_status find_type(plan *p, weft_error *err)
         return err_set(err, WEFT_UNSUPPORTED, "architecture %s cannot be converted",
                        m->family->name);
     }
+    /* Of a family's architectures the first one is what its first type is. */
+    bool other = p->source.is_gguf && !str_equal_text(p->source.type, m->family->gguf_types[0]);
+    if (p->source.is_gguf && (p->mlx->only_json || other)) {
+        return err_set(err, WEFT_UNSUPPORTED, "a GGUF file of '%.*s' cannot be converted",
+                       (int)(p->source.type.len < 64 ? p->source.type.len : 64),
+                       p->source.type.ptr);
+    }
     str type = p->source.is_gguf ? (str){"", 0} : json_text(json_get(p->source.top, "model_type"));
     if (type.len == 0 && !p->source.is_gguf) type = p->source.type;
     p->root = "model.";

@@ -157,3 +157,11 @@ bool gguf_array_i64(const gguf_value *value, uint64_t index, int64_t *result)
     *result = (int64_t)n.u;
     return true;
 }
+
+bool gguf_array_bool(const gguf_value *value, uint64_t index, bool *flag)
+{
+    bool ok = value != NULL && value->type == GGUF_ARRAY && value->element == GGUF_BOOL;
+    ok = ok && index < value->n_elements;
+    *flag = ok && value->data[index] != 0;
+    return ok;
+}

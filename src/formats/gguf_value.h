@@ -47,5 +47,6 @@ bool gguf_next_text(const gguf_value *value, uint64_t *offset, str *text);
 /* Element index of an array of numbers, widened. */
 bool gguf_array_real(const gguf_value *value, uint64_t index, double *number);
 bool gguf_array_i64(const gguf_value *value, uint64_t index, int64_t *number);
+bool gguf_array_bool(const gguf_value *value, uint64_t index, bool *flag); /* of flags */
 
 #endif

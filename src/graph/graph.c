@@ -1,6 +1,7 @@
 /* graph.c - builders with shape rules, and the printer. */
 #include "graph/graph.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -656,14 +657,14 @@ graph_id graph_gated_delta(graph *g, const graph_delta *d)
     ok = ok && a_log->op == GRAPH_WEIGHT && a_log->rows == 1 && a_log->cols == n_heads;
     ok = ok && bias->op == GRAPH_WEIGHT && bias->rows == 1 && bias->cols == n_heads;
     ok = ok && d->k_dim < 65536 && n_heads > 0 && keys > 0 && n_heads % d->n_k_heads == 0 &&
-         keys < x->cols;
+         keys < x->cols && d->flags <= (GRAPH_DELTA_TILED | GRAPH_DELTA_SPEED);
     uint32_t cols = ok ? x->cols - (uint32_t)keys : 0;
     return emit_writer(g, ok && cols % n_heads == 0,
                        (graph_value){.op = GRAPH_GATED_DELTA,
                                      .in = {d->x, d->decay, d->rate, d->a_log, d->bias},
                                      .rows = GRAPH_TOKENS,
                                      .cols = cols,
-                                     .i = {d->state_i, d->n_k_heads},
+                                     .i = {d->state_i, d->n_k_heads, d->flags},
                                      .f = {d->eps, 0}});
 }
 
@@ -671,8 +672,21 @@ graph_heads graph_delta_heads(const graph *g, const graph_value *v)
 {
     uint32_t n_v = g->values[v->in[1]].cols;
     uint32_t keys = g->values[v->in[0]].cols - v->cols;
-    return (graph_heads){
-        .n_k = v->i[1], .n_v = n_v, .k_dim = keys / 2 / v->i[1], .v_dim = v->cols / n_v};
+    return (graph_heads){.n_k = v->i[1],
+                         .n_v = n_v,
+                         .k_dim = keys / 2 / v->i[1],
+                         .v_dim = v->cols / n_v,
+                         .tiled = (v->i[2] & GRAPH_DELTA_TILED) != 0};
+}
+
+uint32_t graph_key_head(const graph_heads *h, uint32_t v_head)
+{
+    return h->tiled ? v_head % h->n_k : v_head / (h->n_v / h->n_k);
+}
+
+double graph_delta_speed(const graph_value *v, float number)
+{
+    return (v->i[2] & GRAPH_DELTA_SPEED) != 0 ? -(double)number : exp((double)number);
 }
 
 static bool stores(const graph *g)

@@ -74,9 +74,10 @@
  *               sum of each column's last K numbers, of its own sequence and oldest first, times
  *               the weight's row; the state's tail [K - 1, C] holds those of earlier steps; [n, C]
  *   gated_delta x [n, 2 Hk Dk + Hv Dv], a conv of the same state: queries, keys, values; decay and
- *               rate [n, Hv]; A_log and bias [1, Hv]; i0 state index, i1 Hk, f0 epsilon; [n, Hv *
- *               Dv]. Token by token, for each value head h, whose queries and keys are those of
- *               head h Hk / Hv, over the state's matrix S [Dv, Dk]:
+ *               rate [n, Hv]; A_log and bias [1, Hv]; i0 state index, i1 Hk, i2 graph_delta_flag,
+ *               f0 epsilon; [n, Hv * Dv]. Token by token, for each value head h, whose queries and
+ *               keys are those of head h Hk / Hv, or of h mod Hk, over the state's matrix S
+ *               [Dv, Dk]:
  *                 q = q / sqrt(q . q + eps) / sqrt(Dk), k = k / sqrt(k . k + eps)
  *                 g = exp(-exp(A_log) ln(1 + exp(decay + bias))), b = 1 / (1 + exp(-rate))
  *                 S = g S;  S = S + b (v - S k) k^T;  y = S q
@@ -288,10 +289,17 @@ graph_id graph_experts_biased(graph *g, graph_id x, graph_id route, const graph_
                               graph_act act, float limit);
 graph_id graph_conv(graph *g, graph_id x, graph_id weight, uint32_t state_i, graph_conv_act act);
 
+/* How value heads and A_log are stored, if not as they stand in graph_gated_delta. */
+typedef enum graph_delta_flag {
+    GRAPH_DELTA_TILED = 1, /* value head h has the queries and keys of head h mod Hk */
+    GRAPH_DELTA_SPEED = 2  /* in place of A_log there is -exp(A_log) */
+} graph_delta_flag;
+
 /* Inputs of graph_gated_delta, and how its state is indexed. */
 typedef struct graph_delta {
     graph_id x, decay, rate, a_log, bias;
     uint32_t state_i, n_k_heads, k_dim;
+    uint32_t flags; /* of graph_delta_flag */
     float eps;
 } graph_delta;
 
@@ -300,9 +308,16 @@ graph_id graph_gated_delta(graph *g, const graph_delta *d);
 /* Heads of a gated_delta, and their sizes. */
 typedef struct graph_heads {
     uint32_t n_k, n_v, k_dim, v_dim;
+    bool tiled;
 } graph_heads;
 
 graph_heads graph_delta_heads(const graph *g, const graph_value *v);
+
+/* Whose queries and keys a value head has. */
+uint32_t graph_key_head(const graph_heads *h, uint32_t v_head);
+
+/* exp(A_log), of a number of the tensor in its place. */
+double graph_delta_speed(const graph_value *v, float number);
 
 /* Marks hidden states, the second thing that a graph may end in, with wanted rows of its own: what
  * they cost does not depend on logits, nor logits on them. Nothing else may read x. Before

@@ -64,7 +64,7 @@ static void find_root(binder *b)
     b->head_root = strcmp(b->root, "language_model.model.") == 0 ? "language_model." : "";
 }
 
-/* Before what is there once. */
+/* Before what is there once; what GGUF files have of a head that drafts is in its layer. */
 static const char *root_of(const binder *b, slot_place place)
 {
     if (place == SLOT_DRAFT) return b->params->draft_root;
@@ -83,6 +83,8 @@ static bool place_name(const binder *b, const char *name, const model_slot *slot
     if (n < 0 || n >= NAME_BYTES) return false;
     if (b->source->is_gguf && slot->place == SLOT_LAYER) {
         n = snprintf(full, NAME_BYTES, "blk.%u.%s", layer, own);
+    } else if (b->source->is_gguf && slot->place == SLOT_DRAFT) {
+        n = snprintf(full, NAME_BYTES, "blk.%u.%s", b->params->n_layers, own);
     } else if (b->source->is_gguf) {
         n = snprintf(full, NAME_BYTES, "%s", own);
     } else if (slot->place == SLOT_LAYER) {
@@ -454,7 +456,7 @@ static weft_status rope_factors(const binder *b, const float **factors, weft_err
     bool is_long = rope->kind == ROPE_LONG;
     size_t which = !is_long ? 0 : rope_is_long(rope) ? 2 : 1;
     const tensor *t = b->source->is_gguf ? weights_find(w, NAMES[which]) : NULL;
-    uint32_t n_pairs = b->params->rope_dims / 2;
+    uint32_t n_pairs = (rope->n_dims != 0 ? rope->n_dims : b->params->rope_dims) / 2;
     *factors = NULL;
     if (t == NULL && !is_long) return WEFT_OK;
     if (t == NULL && b->source->is_gguf)
@@ -477,7 +479,8 @@ static weft_status make_rope(const binder *b, uint32_t i, const float *factors, 
     const model_params *p = b->params;
     arena *a = &b->m->arena;
     uint32_t n_dims = p->ropes[i].n_dims != 0 ? p->ropes[i].n_dims : p->rope_dims;
-    if (p->ropes[0].kind == ROPE_LONG && p->ropes[i].kind != ROPE_LONG) factors = NULL;
+    bool other = p->ropes[0].kind == ROPE_LONG && p->ropes[i].kind != ROPE_LONG;
+    if (other || p->ropes[i].no_factors) factors = NULL;
     bool interleaved = p->rope_interleaved != p->ropes[i].other_pairs;
     weft_status status = rope_table(rope, a, &p->ropes[i], n_dims, interleaved, factors, err);
     if (status != WEFT_OK || b->m->tower.family == NULL) return status;

@@ -89,6 +89,30 @@ weft_status source_flag(const model_source *s, const char *json_key, const char 
     return WEFT_OK;
 }
 
+weft_status source_layers(const model_source *s, const char *gguf_key, uint32_t n, bool *found,
+                          bool *single, double *numbers, weft_error *err)
+{
+    char name[160];
+    const gguf_value *value = s->is_gguf ? metadata(s, gguf_key, name) : NULL;
+    *found = value != NULL;
+    *single = value != NULL && value->type != GGUF_ARRAY;
+    if (value == NULL) return WEFT_OK;
+    if (!*single && value->n_elements < n) {
+        return err_set(err, WEFT_FORMAT, "'%s' has %llu entries for %u layers", name,
+                       (unsigned long long)value->n_elements, n);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        bool flag;
+        bool ok = *single ? gguf_real(value, &numbers[i]) : gguf_array_real(value, i, &numbers[i]);
+        if (!ok && (gguf_array_bool(value, i, &flag) || gguf_bool(value, &flag))) {
+            numbers[i] = flag ? 1.0 : 0.0;
+            ok = true;
+        }
+        if (!ok) return err_set(err, WEFT_FORMAT, "'%s' of layer %u is not a number", name, i);
+    }
+    return WEFT_OK;
+}
+
 weft_status source_text(const model_source *s, const char *json_key, const char *gguf_key,
                         bool *found, str *text, weft_error *err)
 {

@@ -21,6 +21,10 @@ weft_status source_number(const model_source *s, const char *json_key, const cha
                           bool *found, double *number, weft_error *err);
 weft_status source_flag(const model_source *s, const char *json_key, const char *gguf_key,
                         bool *found, bool *flag, weft_error *err);
+/* Of each of n layers, in GGUF files alone: a list of at least as many, or one for all (*single).
+ * Flags are 0 and 1. */
+weft_status source_layers(const model_source *s, const char *gguf_key, uint32_t n, bool *found,
+                          bool *single, double *numbers, weft_error *err);
 weft_status source_text(const model_source *s, const char *json_key, const char *gguf_key,
                         bool *found, str *text, weft_error *err);
 

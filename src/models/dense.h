@@ -94,7 +94,7 @@ struct dense {
     bool embed_root;                    /* embeddings are multiplied by the root of the width */
     bool interleaved, gguf_interleaved; /* pairs of rope are neighbours */
     bool ntk_alpha;                     /* rope type dynamic with an alpha is a larger theta */
-    bool full_scaling;                  /* rope_scaling is of layers without a window */
+    bool full_scaling;                  /* scaling of rope is of layers without a window */
     dense_rotary rotary;
     dense_window window;
     uint32_t window_fallback; /* positions, where config.json does not say; null says none */
@@ -176,8 +176,7 @@ void dense_build(model_build *b);
     .n_slots = DENSE_N_SLOTS, .drop = DENSE_DROP, .derive = dense_derive, .build = dense_build
 
 /* MLX's form of families whose files are Hugging Face's but for what is fused; the others: with
- * rows of q and k that GGUF files have in pairs; with norm weights that are offsets; with gate
- * and up in one. */
-extern const mlx_form DENSE_MLX, DENSE_MLX_PAIRS, DENSE_MLX_OFFSET, DENSE_MLX_FUSED;
+ * rows of q and k that GGUF files have in pairs; with norm weights that are offsets. */
+extern const mlx_form DENSE_MLX, DENSE_MLX_PAIRS, DENSE_MLX_OFFSET;
 
 #endif

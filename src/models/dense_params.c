@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "models/dense.h"
+#include "models/layer_lists.h"
 #include "models/rope.h"
 
 const model_param DENSE_PARAMS[] = {
@@ -146,6 +147,8 @@ static weft_status derive_windows(model_params *p, const model_source *source, w
     bool listed;
     default_window(p, source);
     weft_status status = part_layer_types(p, source, &listed, err);
+    if (status == WEFT_OK && !listed && p->window != 0)
+        status = list_layer_windows(p, source, &listed, err);
     if (status != WEFT_OK || listed) return status;
     switch (p->dense->window) {
     case DENSE_WINDOW_LISTED:
@@ -218,6 +221,13 @@ static weft_status derive_rotary(model_params *p, double settings, bool given, w
                    part, p->head_dim);
 }
 
+static bool has_windows(const model_params *p)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < p->n_layers; i++) any = any || p->is_window[i];
+    return any;
+}
+
 /* Settings of both kinds of layers, or of each: full ones first. */
 static weft_status derive_ropes(model_params *p, const model_source *source, weft_error *err)
 {
@@ -232,13 +242,18 @@ static weft_status derive_ropes(model_params *p, const model_source *source, wef
         full = json_get(source->config, "rope_scaling");
         by_kind = p->dense->full_scaling && json_kind_of(full) != JSON_KIND_NULL;
     }
+    if (source->is_gguf && p->dense->full_scaling) by_kind = has_windows(p);
     p->n_ropes = by_kind ? 2 : 1;
     weft_status status = p->dense->ntk_alpha
                              ? rope_config_alpha(&p->ropes[0], source, full, theta, p->context, err)
                              : rope_config(&p->ropes[0], source, full, theta, p->context, err);
-    if (status == WEFT_OK && by_kind)
-        status = rope_config(&p->ropes[1], source, window, theta, p->context, err);
-    return status;
+    if (status != WEFT_OK || !by_kind) return status;
+    if (!source->is_gguf) return rope_config(&p->ropes[1], source, window, theta, p->context, err);
+    /* What a file says of scaling is about full layers. */
+    p->ropes[1] = (rope_params){.kind = ROPE_DEFAULT, .theta = theta, .factor = 1.0};
+    p->ropes[1].no_factors = true;
+    if (p->rope_theta_local != 0.0F) p->ropes[1].theta = (double)p->rope_theta_local;
+    return WEFT_OK;
 }
 
 /* ---- all of it ------------------------------------------------------------------------------- */

@@ -4,6 +4,7 @@
 /* Rows of a larger tensor: queries, keys and values, or gate and up, behind one another. */
 #define OWN(hf, gguf) STACK_SOURCE(hf, gguf, SHAPE_NONE, SHAPE_NONE)
 #define QKV(first) STACK_SOURCE("self_attn.qkv_proj.weight", "attn_qkv.weight", SHAPE(n_qkv), first)
+#define QKV_BIAS(first) STACK_SOURCE(NULL, "attn_qkv.bias", SHAPE(n_qkv), first)
 #define GATE_UP(first) STACK_SOURCE("mlp.gate_up_proj.weight", NULL, SHAPE(n_ff_pair), first)
 
 /* One matrix. */
@@ -18,6 +19,12 @@ static const model_stack KEYS =
     ONE(OWN("self_attn.k_proj.weight", "attn_k.weight"), QKV(SHAPE(q_dim)));
 static const model_stack VALUES =
     ONE(OWN("self_attn.v_proj.weight", "attn_v.weight"), QKV(SHAPE(n_qk)));
+static const model_stack QUERIES_BIAS =
+    ONE(OWN("self_attn.q_proj.bias", "attn_q.bias"), QKV_BIAS(SHAPE_NONE));
+static const model_stack KEYS_BIAS =
+    ONE(OWN("self_attn.k_proj.bias", "attn_k.bias"), QKV_BIAS(SHAPE(q_dim)));
+static const model_stack VALUES_BIAS =
+    ONE(OWN("self_attn.v_proj.bias", "attn_v.bias"), QKV_BIAS(SHAPE(n_qk)));
 static const model_stack GATE =
     ONE(OWN("mlp.gate_proj.weight", "ffn_gate.weight"), GATE_UP(SHAPE_NONE));
 /* Named by the families that have them. */
@@ -65,10 +72,10 @@ static const model_stack EXPERT_DOWNS =
         .hf_name = #of, .place = SLOT_LAYER, .rows = SHAPE(n_rows), .cols = SHAPE(n_embd),         \
         .if_flag = SHAPE_NONE, .stack = &(of), .mlx = MLX_HALVES                                   \
     }
-#define HALVES_BIAS(name, gguf, n_cols)                                                            \
+#define BIAS_OF(of, n_cols, how)                                                                   \
     {                                                                                              \
-        .hf_name = (name), .gguf_name = (gguf), .place = SLOT_LAYER, .rows = SHAPE_NONE,           \
-        .cols = SHAPE(n_cols), .if_flag = SHAPE(qkv_bias), .mlx = MLX_HALVES                       \
+        .hf_name = #of, .place = SLOT_LAYER, .rows = SHAPE_NONE, .cols = SHAPE(n_cols),            \
+        .if_flag = SHAPE(qkv_bias), .stack = &(of), .mlx = (how)                                   \
     }
 /* What the record decides, whatever a file has. */
 #define NORM(name, gguf, n_cols, flag)                                                             \
@@ -118,9 +125,9 @@ const model_slot DENSE_SLOTS[DENSE_N_SLOTS] = {
     [PART_K] = HALVES(KEYS, kv_dim),
     [PART_V] = ROWS_OF(VALUES, kv_dim, n_embd, SHAPE_NONE),
     [PART_O] = MATRIX("self_attn.o_proj.weight", "attn_output.weight", n_embd, q_dim),
-    [PART_Q_BIAS] = HALVES_BIAS("self_attn.q_proj.bias", "attn_q.bias", q_dim),
-    [PART_K_BIAS] = HALVES_BIAS("self_attn.k_proj.bias", "attn_k.bias", kv_dim),
-    [PART_V_BIAS] = VECTOR("self_attn.v_proj.bias", "attn_v.bias", kv_dim, qkv_bias),
+    [PART_Q_BIAS] = BIAS_OF(QUERIES_BIAS, q_dim, MLX_HALVES),
+    [PART_K_BIAS] = BIAS_OF(KEYS_BIAS, kv_dim, MLX_HALVES),
+    [PART_V_BIAS] = BIAS_OF(VALUES_BIAS, kv_dim, 0),
     [PART_O_BIAS] = VECTOR("self_attn.o_proj.bias", "attn_output.bias", n_embd, o_bias),
     [PART_MLP_NORM] =
         NORM("post_attention_layernorm.weight", "ffn_norm.weight", n_embd, has_mlp_norm),
@@ -174,6 +181,5 @@ const model_slot DENSE_SLOTS[DENSE_N_SLOTS] = {
 const mlx_form DENSE_MLX = {.types = NULL};
 const mlx_form DENSE_MLX_PAIRS = {.gguf_pairs = true};
 const mlx_form DENSE_MLX_OFFSET = {.norm_add = 1.0F};
-const mlx_form DENSE_MLX_FUSED = {.fused = 1u << PART_GATE | 1u << PART_UP};
 
 const char *const DENSE_DROP[] = {"*.rotary_emb.inv_freq", NULL};

@@ -47,6 +47,7 @@ typedef struct rope_params {
     bool other_pairs; /* than rope_interleaved says */
     double partial;   /* proportional: the part of a head whose pairs turn, the rest stays */
     uint32_t n_dims;  /* of a head; 0: rope_dims */
+    bool no_factors;  /* those that a GGUF file has are not for it */
     rope_axes axes;
     uint32_t sections[GRAPH_AXES]; /* pairs */
 } rope_params;
@@ -129,10 +130,12 @@ typedef struct model_params {
     /* Of those: heads and their sizes; what a convolution adds up; its columns, those of values. */
     uint32_t n_delta_k_heads, n_delta_v_heads, delta_k_dim, delta_v_dim;
     uint32_t conv_taps, conv_dim, delta_dim;
-    /* Their matrices are of queries, keys and values, or all in one, key head by key head: rows of
-     * that one, and of the one for decay and rate. */
-    bool delta_apart, delta_grouped;
+    /* Their matrices are of queries, keys and values, and of z, or all in one, key head by key
+     * head; decay and rate likewise: rows of that one. Value heads go round key heads; -exp(A_log)
+     * stands for A_log. */
+    bool delta_apart, delta_grouped, gates_apart, gates_grouped;
     uint32_t delta_all_dim, delta_gates_dim;
+    bool delta_tiled, delta_speed;
     uint32_t gated_q_dim;   /* queries and their gates */
     uint32_t full_interval; /* every n-th layer attends, where layer types are not listed */
     /* Dense decoders: the record, what is there by it, columns of what is normed. */
@@ -172,7 +175,7 @@ typedef struct model_param {
     const char *gguf_key; /* behind "<architecture>.", or NULL */
     size_t offset;        /* of the field in model_params */
     param_type type;
-    bool required;
+    bool required; /* in the form that has a key for it */
     double min, max, fallback;
 } model_param;
 
@@ -248,6 +251,7 @@ typedef struct mlx_form {
                               family's types as they are, tensors in "model." */
     float norm_add;        /* what is added to norm weights as they are stored there */
     bool gguf_pairs;       /* see MLX_HALVES */
+    bool only_json;        /* GGUF files, which have it otherwise, are not converted */
     /* 1 << slot of slots whose rows are in one tensor with those of others, where some source has
      * them so; and of those that are as MLX_8_BITS says. */
     uint32_t fused, in_8_bits;
@@ -255,17 +259,16 @@ typedef struct mlx_form {
                               as JSON; NULL: none */
 } mlx_form;
 
-/* Rows of slots of each layer that only Hugging Face's and MLX's files have. flag: if_flag; in:
- * layers. */
-#define SLOT_MATRIX(name, n_rows, n_cols, flag, in)                                                \
+/* Rows of slots of each layer. flag: if_flag; in: layers. */
+#define SLOT_MATRIX(name, gguf, n_rows, n_cols, flag, in)                                          \
     {                                                                                              \
-        .hf_name = (name), .place = SLOT_LAYER, .rows = SHAPE(n_rows), .cols = SHAPE(n_cols),      \
-        .if_flag = (flag), .layers = (in)                                                          \
+        .hf_name = (name), .gguf_name = (gguf), .place = SLOT_LAYER, .rows = SHAPE(n_rows),        \
+        .cols = SHAPE(n_cols), .if_flag = (flag), .layers = (in)                                   \
     }
-#define SLOT_VECTOR(name, n_cols, flag, in)                                                        \
+#define SLOT_VECTOR(name, gguf, n_cols, flag, in)                                                  \
     {                                                                                              \
-        .hf_name = (name), .place = SLOT_LAYER, .rows = SHAPE_NONE, .cols = SHAPE(n_cols),         \
-        .if_flag = (flag), .layers = (in)                                                          \
+        .hf_name = (name), .gguf_name = (gguf), .place = SLOT_LAYER, .rows = SHAPE_NONE,           \
+        .cols = SHAPE(n_cols), .if_flag = (flag), .layers = (in)                                   \
     }
 
 /* One with all rows of a block, or those that a number of others stand before. */

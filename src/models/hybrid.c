@@ -18,31 +18,42 @@ typedef struct delta_inputs {
     graph_id qkv, z;
 } delta_inputs;
 
-static delta_inputs inputs_apart(model_build *b, uint32_t l, graph_id x, graph_delta *d)
-{
-    delta_inputs in = {.qkv = graph_linear(b->g, x, build_slot(b, DELTA_QKV, l), 0)};
-    in.z = graph_linear(b->g, x, build_slot(b, DELTA_Z, l), 0);
-    d->decay = graph_linear(b->g, x, build_slot(b, DELTA_DECAY, l), 0);
-    d->rate = graph_linear(b->g, x, build_slot(b, DELTA_RATE, l), 0);
-    return in;
-}
-
-/* Taken apart behind the matrices, which are read as they lie. */
-static delta_inputs inputs_grouped(model_build *b, uint32_t l, graph_id x, graph_delta *d)
+/* Of one matrix, taken apart behind it. */
+static delta_inputs take_all(model_build *b, graph_id all)
 {
     graph *g = b->g;
     const model_params *p = b->p;
-    uint32_t each = p->n_delta_v_heads / p->n_delta_k_heads;
     uint32_t k_dim = p->delta_k_dim;
-    uint32_t v_dim = each * p->delta_v_dim;
+    uint32_t v_dim = p->n_delta_v_heads / p->n_delta_k_heads * p->delta_v_dim;
     uint32_t group = 2 * (k_dim + v_dim);
-    graph_id all = graph_linear(g, x, build_slot(b, DELTA_ALL, l), 0);
-    graph_id gates = graph_linear(g, x, build_slot(b, DELTA_GATES, l), 0);
     graph_id q = graph_cols(g, all, group, 0, k_dim);
     graph_id k = graph_cols(g, all, group, k_dim, k_dim);
     graph_id v = graph_cols(g, all, group, 2 * k_dim, v_dim);
     delta_inputs in = {.z = graph_cols(g, all, group, 2 * k_dim + v_dim, v_dim)};
     in.qkv = graph_concat(g, graph_concat(g, q, k, 1), v, 1);
+    return in;
+}
+
+static delta_inputs build_inputs(model_build *b, uint32_t l, graph_id x, graph_delta *d)
+{
+    graph *g = b->g;
+    const model_params *p = b->p;
+    uint32_t each = p->n_delta_v_heads / p->n_delta_k_heads;
+    delta_inputs in = {0};
+    graph_id all = 0;
+    if (p->delta_grouped) {
+        all = graph_linear(g, x, build_slot(b, DELTA_ALL, l), 0);
+    } else {
+        in.qkv = graph_linear(g, x, build_slot(b, DELTA_QKV, l), 0);
+        in.z = graph_linear(g, x, build_slot(b, DELTA_Z, l), 0);
+    }
+    if (p->gates_apart) {
+        d->decay = graph_linear(g, x, build_slot(b, DELTA_DECAY, l), 0);
+        d->rate = graph_linear(g, x, build_slot(b, DELTA_RATE, l), 0);
+        return p->delta_grouped ? take_all(b, all) : in;
+    }
+    graph_id gates = graph_linear(g, x, build_slot(b, DELTA_GATES, l), 0);
+    if (p->delta_grouped) in = take_all(b, all);
     d->rate = graph_cols(g, gates, 2 * each, 0, each);
     d->decay = graph_cols(g, gates, 2 * each, each, each);
     return in;
@@ -55,7 +66,9 @@ static graph_id build_delta(model_build *b, uint32_t l, graph_id x)
     uint32_t state_i = add_state(b);
     graph_delta d = {
         .state_i = state_i, .n_k_heads = p->n_delta_k_heads, .k_dim = p->delta_k_dim, .eps = 1e-6F};
-    delta_inputs in = p->delta_grouped ? inputs_grouped(b, l, x, &d) : inputs_apart(b, l, x, &d);
+    if (p->delta_tiled) d.flags |= GRAPH_DELTA_TILED;
+    if (p->delta_speed) d.flags |= GRAPH_DELTA_SPEED;
+    delta_inputs in = build_inputs(b, l, x, &d);
     d.x = graph_conv(g, in.qkv, build_slot(b, DELTA_CONV, l), state_i, GRAPH_CONV_SILU);
     d.a_log = build_slot(b, DELTA_A_LOG, l);
     d.bias = build_slot(b, DELTA_BIAS, l);

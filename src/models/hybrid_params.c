@@ -22,6 +22,7 @@ static weft_status derive_layers(model_params *p, const model_source *source, we
 {
     const json *types = json_get(source->config, "layer_types");
     bool listed = json_kind_of(types) == JSON_KIND_ARRAY;
+    if (source->is_gguf) return hybrid_read_gguf(p, source, err);
     if (listed && json_length(types) != p->n_layers) {
         return err_set(err, WEFT_FORMAT, "config.json: layer_types has %zu entries for %u layers",
                        json_length(types), p->n_layers);
@@ -64,16 +65,19 @@ static weft_status check_config(const model_params *p, const model_source *sourc
         return err_set(err, WEFT_UNSUPPORTED, "config.json: attention %s is not supported",
                        p->qkv_bias ? "with biases" : "without output gates");
     }
+    return WEFT_OK;
+}
+
+static weft_status check_delta(const model_params *p, weft_error *err)
+{
     if (p->n_delta_v_heads % p->n_delta_k_heads != 0) {
-        return err_set(err, WEFT_FORMAT,
-                       "config.json: linear_num_value_heads %u is not a multiple of "
-                       "linear_num_key_heads %u",
+        return err_set(err, WEFT_FORMAT, "%u linear value heads are no multiple of %u key heads",
                        p->n_delta_v_heads, p->n_delta_k_heads);
     }
     uint64_t state = (uint64_t)p->n_delta_v_heads * p->delta_v_dim * p->delta_k_dim;
     if (state > STATE_MOST) {
         return err_set(err, WEFT_LIMIT,
-                       "config.json: a state of %u heads of %u by %u, at most %d numbers",
+                       "a linear state of %u heads of %u by %u, at most %d numbers",
                        p->n_delta_v_heads, p->delta_v_dim, p->delta_k_dim, STATE_MOST);
     }
     return WEFT_OK;
@@ -111,6 +115,9 @@ static weft_status derive_rope(model_params *p, const model_source *source, weft
     const json *settings = json_get(source->config, "rope_parameters");
     bool found;
     double part = 0.25;
+    p->n_ropes = 1;
+    if (source->is_gguf)
+        return rope_config(&p->ropes[0], source, NULL, (double)p->rope_theta, p->context, err);
     weft_status status = source_number(source, "partial_rotary_factor", NULL, &found, &part, err);
     if (status != WEFT_OK) return status;
     part = json_number(json_get(settings, "partial_rotary_factor"), part);
@@ -123,7 +130,6 @@ static weft_status derive_rope(model_params *p, const model_source *source, weft
         return err_set(err, WEFT_FORMAT, "config.json: %g of heads of %u is nothing", part,
                        p->head_dim);
     }
-    p->n_ropes = 1;
     status = rope_config(&p->ropes[0], source, settings, (double)p->rope_theta, p->context, err);
     return status == WEFT_OK ? derive_axes(p, settings, err) : status;
 }
@@ -135,8 +141,7 @@ static weft_status derive_experts(model_params *p, weft_error *err)
     for (uint32_t i = 0; i < p->n_layers && p->moe_interval > 0; i++)
         p->is_moe[i] = (i + 1) % p->moe_interval == 0;
     if (p->n_top <= p->n_experts) return WEFT_OK;
-    return err_set(err, WEFT_FORMAT, "config.json: num_experts_per_tok is %u, of %u experts",
-                   p->n_top, p->n_experts);
+    return err_set(err, WEFT_FORMAT, "%u of %u experts a token", p->n_top, p->n_experts);
 }
 
 /* The head that drafts, where there is one of one layer that shares the model's embedding; other
@@ -147,6 +152,10 @@ static weft_status derive_draft(model_params *p, const model_source *source, wef
     bool found;
     double n = 1.0;
     bool own_embedding = false;
+    if (source->is_gguf) {
+        hybrid_read_gguf_draft(p, source);
+        return WEFT_OK;
+    }
     weft_status status = source_number(source, "mtp_num_hidden_layers", NULL, &found, &n, err);
     if (status == WEFT_OK) {
         status =
@@ -168,14 +177,16 @@ static weft_status derive_draft(model_params *p, const model_source *source, wef
 weft_status hybrid_derive(model_params *p, const model_source *source, weft_error *err)
 {
     weft_status status = check_config(p, source, err);
+    if (status == WEFT_OK) p->gates_grouped = p->delta_grouped;
     if (status == WEFT_OK) status = derive_layers(p, source, err);
+    if (status == WEFT_OK) status = check_delta(p, err);
     if (status == WEFT_OK) status = derive_experts(p, err);
     if (status == WEFT_OK) status = derive_draft(p, source, err);
     if (status == WEFT_OK) status = derive_rope(p, source, err);
     if (status == WEFT_OK) status = part_derive(p, err);
     if (status != WEFT_OK) return status;
     p->act = GRAPH_SILU;
-    p->norm_add = stores_offsets(source->weights) ? 1.0F : 0.0F;
+    p->norm_add = !source->is_gguf && stores_offsets(source->weights) ? 1.0F : 0.0F;
     p->gated_q_dim = 2 * p->q_dim;
     p->join_dim = 2 * p->n_embd;
     p->delta_dim = p->n_delta_v_heads * p->delta_v_dim;
@@ -183,5 +194,7 @@ weft_status hybrid_derive(model_params *p, const model_source *source, weft_erro
     p->delta_all_dim = p->conv_dim + p->delta_dim;
     p->delta_gates_dim = 2 * p->n_delta_v_heads;
     p->delta_apart = !p->delta_grouped;
+    p->gates_apart = !p->gates_grouped;
+    p->delta_speed = source->is_gguf;
     return WEFT_OK;
 }

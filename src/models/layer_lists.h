@@ -12,4 +12,15 @@ weft_status list_layer_words(const model_params *p, const model_source *source, 
  * then every index_topk_freq-th. */
 weft_status list_index_layers(model_params *p, const model_source *source, weft_error *err);
 
+/* is_window by a GGUF file: a list, or that every n-th layer has none. */
+weft_status list_layer_windows(model_params *p, const model_source *source, bool *found,
+                               weft_error *err);
+
+/* What a GGUF file says of each layer: flags; counts up to most, 0 among them. *found false when
+ * absent. */
+weft_status list_layer_flags(const model_params *p, const model_source *source, const char *key,
+                             bool *of, bool *found, weft_error *err);
+weft_status list_layer_counts(const model_params *p, const model_source *source, const char *key,
+                              uint32_t most, uint32_t *of, bool *found, weft_error *err);
+
 #endif

@@ -32,9 +32,10 @@ static weft_status read_row(model_params *p, const model_source *s, const model_
     double number = row->fallback;
     weft_status status = source_number(s, row->json_key, row->gguf_key, &found, &number, err);
     if (status != WEFT_OK) return status;
-    if (!found && row->required) {
+    const char *key = s->is_gguf ? row->gguf_key : row->json_key;
+    if (!found && row->required && key != NULL) {
         return err_set(err, WEFT_FORMAT, "%s has no %s", s->is_gguf ? "the file" : "config.json",
-                       s->is_gguf ? row->gguf_key : row->json_key);
+                       key);
     }
     if (found && !(number >= row->min && number <= row->max))
         return out_of_range(s, row, number, err);
@@ -55,6 +56,17 @@ static weft_status read_rows(model_params *p, const model_source *s, const model
         if (status != WEFT_OK) return status;
     }
     return WEFT_OK;
+}
+
+/* Text is read from its beginning on, unless the family says otherwise. */
+static weft_status check_causal(const model_params *p, const model_source *source, weft_error *err)
+{
+    bool found;
+    bool causal = true;
+    weft_status status = source_flag(source, NULL, "attention.causal", &found, &causal, err);
+    if (status != WEFT_OK || causal || p->sees_all) return status;
+    return err_set(err, WEFT_UNSUPPORTED, "attention.causal false is not supported for '%.*s'",
+                   (int)(source->type.len < 64 ? source->type.len : 64), source->type.ptr);
 }
 
 /* They stand in prompts. */
@@ -116,5 +128,6 @@ weft_status llm_read_params(llm *m, const model_source *source, weft_error *err)
     weft_status status = read_rows(p, source, f->params, f->n_params, err);
     if (status == WEFT_OK && f->dense != NULL)
         status = read_rows(p, source, f->dense->params, f->dense->n_params, err);
-    return status == WEFT_OK ? f->derive(p, source, err) : status;
+    if (status == WEFT_OK) status = f->derive(p, source, err);
+    return status == WEFT_OK ? check_causal(p, source, err) : status;
 }

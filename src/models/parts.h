@@ -101,7 +101,8 @@ typedef enum part_slot {
             (const stack_source[]){                                                                \
                 STACK_SOURCE(prefix "experts.%u." name ".weight", gguf, SHAPE_NONE, SHAPE_NONE),   \
                 STACK_SOURCE(prefix "switch_mlp." name ".weight", NULL, SHAPE_NONE, SHAPE_NONE),   \
-                STACK_SOURCE(prefix "experts.gate_up_proj", NULL, SHAPE(n_gate_up), before)},      \
+                STACK_SOURCE(prefix "experts.gate_up_proj", "ffn_gate_up_exps.weight",             \
+                             SHAPE(n_gate_up), before)},                                           \
             3                                                                                      \
     }
 #define PART_EXPERTS_DOWN(prefix, name, gguf)                                                      \

@@ -131,9 +131,10 @@ static weft_status refuse_gguf_keys(const rope_params *rope, const model_source 
 {
     static const char *const KEYS[] = {"rope.scaling.attn_factor", "rope.scaling.yarn_attn_factor",
                                        "rope.scaling.yarn_ext_factor", "rope.scale_linear"};
-    /* Long ropes have the first; see read_long. */
+    /* Long ropes have the first, yarn the second: see read_long and read_yarn. */
     for (size_t i = rope->kind == ROPE_LONG ? 1 : 0; i < COUNT_OF(KEYS); i++) {
         bool found;
+        if (i == 1 && rope->kind == ROPE_YARN) continue;
         double number;
         weft_status status = source_number(s, NULL, KEYS[i], &found, &number, err);
         if (status != WEFT_OK) return status;
@@ -157,6 +158,14 @@ static weft_status read_long(rope_params *rope, const model_source *s, weft_erro
     return status;
 }
 
+/* The magnitude that a config has given. */
+static weft_status read_yarn(rope_params *rope, const model_source *s, weft_error *err)
+{
+    bool found;
+    return source_number(s, NULL, "rope.scaling.yarn_attn_factor", &found, &rope->attention_factor,
+                         err);
+}
+
 static weft_status read_gguf(rope_params *rope, const model_source *s, weft_error *err)
 {
     bool found;
@@ -165,6 +174,7 @@ static weft_status read_gguf(rope_params *rope, const model_source *s, weft_erro
     if (status == WEFT_OK && found) status = parse_kind(rope, kind, err);
     bool is_long = weights_find(s->weights, ROPE_LONG_TENSOR) != NULL;
     if (status == WEFT_OK && is_long) status = read_long(rope, s, err);
+    if (status == WEFT_OK && rope->kind == ROPE_YARN) status = read_yarn(rope, s, err);
     if (status == WEFT_OK) status = refuse_gguf_keys(rope, s, err);
     for (size_t i = 0; i < COUNT_OF(ROWS) && status == WEFT_OK; i++) {
         double number;

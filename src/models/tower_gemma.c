@@ -57,11 +57,11 @@ static const model_param PARAMS[] = {
         .if_flag = (flag)                                                                          \
     }
 #define LINEAR(slot, name, n_rows, n_cols)                                                         \
-    [slot] = SLOT_MATRIX(name ".linear.weight", n_rows, n_cols, SHAPE_NONE, 0),                    \
-    [(slot) + IN_MIN] = SLOT_VECTOR(name ".input_min", one, SHAPE(image.clipped), 0),              \
-    [(slot) + IN_MAX] = SLOT_VECTOR(name ".input_max", one, SHAPE(image.clipped), 0),              \
-    [(slot) + OUT_MIN] = SLOT_VECTOR(name ".output_min", one, SHAPE(image.clipped), 0),            \
-    [(slot) + OUT_MAX] = SLOT_VECTOR(name ".output_max", one, SHAPE(image.clipped), 0)
+    [slot] = SLOT_MATRIX(name ".linear.weight", NULL, n_rows, n_cols, SHAPE_NONE, 0),              \
+    [(slot) + IN_MIN] = SLOT_VECTOR(name ".input_min", NULL, one, SHAPE(image.clipped), 0),        \
+    [(slot) + IN_MAX] = SLOT_VECTOR(name ".input_max", NULL, one, SHAPE(image.clipped), 0),        \
+    [(slot) + OUT_MIN] = SLOT_VECTOR(name ".output_min", NULL, one, SHAPE(image.clipped), 0),      \
+    [(slot) + OUT_MAX] = SLOT_VECTOR(name ".output_max", NULL, one, SHAPE(image.clipped), 0)
 
 static const model_slot SLOTS[N_SLOTS] = {
     [PATCH] = ONCE("vision_tower.patch_embedder.input_proj.weight", SHAPE(n_embd),
@@ -79,12 +79,12 @@ static const model_slot SLOTS[N_SLOTS] = {
     LINEAR(GATE, "mlp.gate_proj", n_ff, n_embd),
     LINEAR(UP, "mlp.up_proj", n_ff, n_embd),
     LINEAR(DOWN, "mlp.down_proj", n_embd, n_ff),
-    [Q_NORM] = SLOT_VECTOR("self_attn.q_norm.weight", head_dim, SHAPE_NONE, 0),
-    [K_NORM] = SLOT_VECTOR("self_attn.k_norm.weight", head_dim, SHAPE_NONE, 0),
-    [ATTN_NORM] = SLOT_VECTOR("input_layernorm.weight", n_embd, SHAPE_NONE, 0),
-    [POST_ATTN_NORM] = SLOT_VECTOR("post_attention_layernorm.weight", n_embd, SHAPE_NONE, 0),
-    [MLP_NORM] = SLOT_VECTOR("pre_feedforward_layernorm.weight", n_embd, SHAPE_NONE, 0),
-    [POST_MLP_NORM] = SLOT_VECTOR("post_feedforward_layernorm.weight", n_embd, SHAPE_NONE, 0),
+    [Q_NORM] = SLOT_VECTOR("self_attn.q_norm.weight", NULL, head_dim, SHAPE_NONE, 0),
+    [K_NORM] = SLOT_VECTOR("self_attn.k_norm.weight", NULL, head_dim, SHAPE_NONE, 0),
+    [ATTN_NORM] = SLOT_VECTOR("input_layernorm.weight", NULL, n_embd, SHAPE_NONE, 0),
+    [POST_ATTN_NORM] = SLOT_VECTOR("post_attention_layernorm.weight", NULL, n_embd, SHAPE_NONE, 0),
+    [MLP_NORM] = SLOT_VECTOR("pre_feedforward_layernorm.weight", NULL, n_embd, SHAPE_NONE, 0),
+    [POST_MLP_NORM] = SLOT_VECTOR("post_feedforward_layernorm.weight", NULL, n_embd, SHAPE_NONE, 0),
     [STD_BIAS] =
         ONCE("vision_tower.std_bias", SHAPE_NONE, SHAPE(n_embd), SHAPE(image.standardized)),
     [STD_SCALE] =

@@ -319,6 +319,19 @@ static inline void model_store(model *m, graph_id x)
     graph_kv_store(&m->g, k, v, state_i, m->n_kv_heads);
 }
 
+/* From -1 to -2, as -exp(A_log) is below 0; nearer to it states hardly fade. */
+static inline graph_id model_speeds(model *m, uint32_t cols)
+{
+    graph_id id = model_tensor(m, &CASE_WEIGHTS[0], 1, cols);
+    unsigned char *bytes;
+    memcpy(&bytes, &m->tensors[m->n_tensors - 1].planes[0], sizeof bytes);
+    for (uint32_t i = 0; i < cols; i++) {
+        bytes[4 * i + 3] = 0xBF;
+        bytes[4 * i + 2] |= 0x80;
+    }
+    return id;
+}
+
 /* A recurrent layer over x: conv, and gated_delta with it or not; heads of odd sizes. */
 static inline graph_id model_recurrent(model *m, graph_id x, bool delta)
 {
@@ -337,9 +350,11 @@ static inline graph_id model_recurrent(model *m, graph_id x, bool delta)
     graph_id u = model_linear(m, x, cols);
     graph_delta d = {.state_i = state_i, .n_k_heads = n_k_heads, .k_dim = k_dim, .eps = 1e-6F};
     if (delta) {
+        d.flags = n_taps % 4; /* any of them */
+        bool speeds = (d.flags & GRAPH_DELTA_SPEED) != 0;
         d.decay = model_linear(m, x, n_v_heads);
         d.rate = model_linear(m, x, n_v_heads);
-        d.a_log = model_vector(m, n_v_heads);
+        d.a_log = speeds ? model_speeds(m, n_v_heads) : model_vector(m, n_v_heads);
         d.bias = model_vector(m, n_v_heads);
     }
     graph_id w = model_tensor(m, &CASE_WEIGHTS[draw(0, 2)], cols, n_taps);

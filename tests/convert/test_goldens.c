@@ -132,7 +132,12 @@ typedef struct form {
     uint32_t bits, group;
 } form;
 
-static void check_form(const char *source, const form *f, const int32_t *ids)
+/* How many matrices were quantized, and how many not, as groups do not divide their columns. */
+typedef struct counts {
+    uint64_t quantized, whole;
+} counts;
+
+static counts check_form(const char *source, const form *f, const int32_t *ids)
 {
     test_folder folder;
     weft_error err = {WEFT_OK, ""};
@@ -149,8 +154,6 @@ static void check_form(const char *source, const form *f, const int32_t *ids)
                                     .n_threads = 2};
     weft_conversion result = {.struct_size = sizeof result};
     assert_ok(weft_convert(source, target, &options, &result, &err), &err);
-    /* A narrow model has no whole groups. */
-    assert_true(result.n_quantized + result.n_whole > 0);
     weft_model *original = run_open_model(source);
     weft_model *written = run_open_model(target);
     patch_all(p, original->model, written->model);
@@ -171,36 +174,45 @@ static void check_form(const char *source, const form *f, const int32_t *ids)
     for (uint32_t i = 0; i < p->n; i++) free(p->all[i]);
     free(p);
     test_folder_remove(&folder);
+    return (counts){result.n_quantized, result.n_whole};
 }
 
-/* Whether the folder is of a family that is converted; any other must be refused. */
-static bool is_converted(const char *source)
+/* Goldens that are not converted, and why. */
+static const struct {
+    const char *name, *reason;
+} LEFT_OUT[] = {{"bert", "an encoder; mlx-lm has none"}};
+
+/* What is not on the list must be converted, what is on it refused. */
+static bool is_left_out(const char *name, const char *source)
 {
-    weft_error err = {WEFT_OK, ""};
-    weft_model *model = run_open_model(source);
-    bool is = model->model->family->mlx != NULL;
-    weft_model_close(model);
-    if (is) return true;
-    assert_status(WEFT_UNSUPPORTED, weft_convert(source, "not-written", NULL, NULL, &err), &err);
-    return false;
+    bool listed = false;
+    for (size_t i = 0; i < COUNT_OF(LEFT_OUT); i++) {
+        if (strcmp(LEFT_OUT[i].name, name) != 0) continue;
+        weft_error err = {WEFT_OK, ""};
+        assert_status(WEFT_UNSUPPORTED, weft_convert(source, "not-written", NULL, NULL, &err),
+                      &err);
+        print_message("golden %s: %s\n", name, LEFT_OUT[i].reason);
+        listed = true;
+    }
+    return listed;
 }
 
-static void check(const char *name)
+/* Groups of 32 do not divide the columns of narrow goldens: these have groups of 16, too. Other
+ * modes once: they differ in nothing that a family decides. */
+static void check(const char *name, const char *source)
 {
-    static const form FORMS[] = {
-        {"affine", 4, 32}, {"affine", 8, 64}, {"mxfp4", 0, 0}, {"nvfp4", 0, 0}, {"mxfp8", 0, 0}};
-    char source[512];
-    snprintf(source, sizeof source, "%s/%s", WEFT_GOLDEN_DIR, name);
-    if (!is_converted(source)) return;
+    enum { USUAL = 2, NARROW = 3 };
+    static const form FORMS[] = {{"affine", 4, 32}, {"affine", 8, 32}, {"nvfp4", 0, 0},
+                                 {"affine", 8, 64}, {"mxfp4", 0, 0},   {"mxfp8", 0, 0}};
     weft_model *model = run_open_model(source);
     int32_t *ids = run_random_ids(PROMPT, run_n_vocab(model), 7);
-    for (uint32_t i = 0; i < PROMPT; i++) {
-        if (is_placeholder(model->model, ids[i])) ids[i] = 0;
-    }
     weft_model_close(model);
-    /* Floating modes once: they differ in nothing that a family decides. */
-    size_t n = strcmp(name, "llama") == 0 ? COUNT_OF(FORMS) : TEST_SLOWED ? 1 : 2;
-    for (size_t i = 0; i < n; i++) check_form(source, &FORMS[i], ids);
+    counts first = check_form(source, &FORMS[0], ids);
+    uint64_t n_quantized = first.quantized;
+    size_t n = TEST_SLOWED ? 1 : first.whole > 0 ? NARROW : USUAL;
+    if (strcmp(name, "llama") == 0) n = COUNT_OF(FORMS);
+    for (size_t i = 1; i < n; i++) n_quantized += check_form(source, &FORMS[i], ids).quantized;
+    assert_true(TEST_SLOWED || n_quantized > 0);
     free(ids);
 }
 
@@ -213,13 +225,16 @@ static void test_every_golden(void **state)
     assert_ok(files->list(files, WEFT_GOLDEN_DIR, mem_system(), &names, &n_bytes, NULL), NULL);
     size_t n = 0;
     for (const char *name = names; *name != '\0'; name += strlen(name) + 1) {
-        if (strchr(name, '.') != NULL) continue;
+        if (name[0] == '.') continue;
         worst = 0.0;
         bound =
             strncmp(name, "qwen3_5", 7) == 0 || strncmp(name, "qwen3_next", 10) == 0 ? 4e-4 : 1e-4;
-        check(name);
-        print_message("golden %s: at most %.2g\n", name, worst);
+        char source[512];
+        snprintf(source, sizeof source, "%s/%s", WEFT_GOLDEN_DIR, name);
         n++;
+        if (is_left_out(name, source)) continue;
+        check(name, source);
+        print_message("golden %s: at most %.2g\n", name, worst);
     }
     mem_free(mem_system(), names, n_bytes);
     assert_true(n >= 8);

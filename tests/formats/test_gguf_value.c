@@ -188,7 +188,14 @@ static void test_arrays(void **state)
     assert_false(gguf_array_i64(f32s, 0, &number));
     assert_true(gguf_array_real(weights_metadata(o->w, "f64s"), 0, &real) && real == 1e300);
     assert_false(gguf_array_real(weights_metadata(o->w, "no_f32s"), 0, &real));
-    assert_false(gguf_array_real(weights_metadata(o->w, "bools"), 0, &real));
+    const gguf_value *bools = weights_metadata(o->w, "bools");
+    bool flag;
+    assert_false(gguf_array_real(bools, 0, &real));
+    assert_true(gguf_array_bool(bools, 0, &flag) && flag);
+    assert_true(gguf_array_bool(bools, 1, &flag) && !flag);
+    assert_false(gguf_array_bool(bools, 2, &flag));
+    assert_false(gguf_array_bool(i8s, 0, &flag));
+    assert_false(gguf_array_bool(NULL, 0, &flag));
     assert_false(gguf_array_real(weights_metadata(o->w, "texts"), 0, &real));
     assert_false(gguf_array_real(weights_metadata(o->w, "u8"), 0, &real));
     assert_false(gguf_array_i64(NULL, 0, &number));

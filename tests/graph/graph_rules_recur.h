@@ -62,6 +62,8 @@ static inline void rules_gated_delta(fixture *f)
     assert_int_equal(f->g.n_states, 2);
     graph_heads h = graph_delta_heads(&f->g, &f->values[id]);
     assert_true(h.n_k == 2 && h.n_v == 4 && h.k_dim == 5 && h.v_dim == 4);
+    assert_true(graph_key_head(&h, 1) == 0 && graph_key_head(&h, 2) == 1);
+    assert_true(graph_delta_speed(&f->values[id], 0.0F) == 1.0);
     check_refused(f, graph_gated_delta(&f->g, &d), f->g.n_values, __LINE__);
     refuses_delta(f, x, f->wide); /* not what conv gives */
     refuses_delta(f, x, 0);
@@ -73,6 +75,7 @@ static inline void rules_gated_delta(fixture *f)
     refuses_delta(f, a_log, 0);
     refuses_delta(f, bias, f->weight[GATE_W]);
     refuses_delta(f, bias, 0);
+    refuses_delta(f, flags, 4);   /* of 1 and 2 */
     refuses_delta(f, state_i, 2); /* another's conv */
     refuses_delta(f, state_i, 0);
     refuses_delta(f, n_k_heads, 0);
@@ -82,6 +85,12 @@ static inline void rules_gated_delta(fixture *f)
     refuses_delta(f, k_dim, 9); /* nothing is left for values */
     refuses_delta(f, k_dim, 1u << 31);
     refuses_delta(f, k_dim, UINT32_MAX);
+    d = delta_of(f);
+    d.flags = GRAPH_DELTA_TILED | GRAPH_DELTA_SPEED;
+    id = graph_gated_delta(&f->g, &d);
+    h = graph_delta_heads(&f->g, &f->values[id]);
+    assert_true(graph_key_head(&h, 1) == 1 && graph_key_head(&h, 2) == 0);
+    assert_true(graph_delta_speed(&f->values[id], -0.5F) == 0.5);
 }
 
 #endif

@@ -12,6 +12,10 @@
 
 enum { F32_GGUF = 0, BF16_GGUF = 30, PROMPT = 60, ANSWER = 5, NAME_BYTES = 160 };
 
+/* What a file has otherwise: one matrix of queries, keys and values, and one bias; windows by a
+ * number in place of a list, or by a list with a 2; tokens that see all of a text. */
+enum { FUSED = 1, PERIOD = 2, NO_FLAG = 4, NOT_CAUSAL = 8 };
+
 /* ---- the name of a tensor in a GGUF file ---- */
 
 typedef struct place {
@@ -135,7 +139,33 @@ static void add_joined(gguf_builder *b, const golden_copy *s, const char *name, 
     free(all);
 }
 
-static void add_golden_tensor(gguf_builder *b, const golden_copy *s, const llm *m, const tensor *t)
+/* Rows of q, k and v, or their numbers, behind one another; t is that of q. */
+static void add_fused(gguf_builder *b, const golden_copy *s, const char *name, const tensor *t)
+{
+    file_bytes all = {0};
+    uint64_t dims[2] = {0, t->n_cols};
+    const char *mark = strstr(t->name, "q_proj");
+    assert_non_null(mark);
+    for (int i = 0; i < 3; i++) {
+        char one[NAME_BYTES];
+        snprintf(one, sizeof one, "%.*s%c%s", (int)(mark - t->name), t->name, "qkv"[i], mark + 1);
+        const tensor *part = golden_tensor(s, one);
+        file_bytes_add(&all, part->planes[0], (size_t)part->plane_bytes[0]);
+        dims[0] += part->dims[0];
+    }
+    gguf_add_tensor(b, name, BF16_GGUF, dims, t->n_dims, all.data, all.n_bytes);
+    file_bytes_free(&all);
+}
+
+static bool is_fused(const char *name, const char *which)
+{
+    const char *at = strstr(name, "_proj.");
+    return at != NULL && at - name > 10 && strchr(which, at[-1]) != NULL &&
+           strncmp(at - 11, "self_attn.", 10) == 0;
+}
+
+static void add_golden_tensor(gguf_builder *b, const golden_copy *s, const llm *m, const tensor *t,
+                              bool fused)
 {
     const dense *d = m->family->dense;
     place at;
@@ -143,6 +173,13 @@ static void add_golden_tensor(gguf_builder *b, const golden_copy *s, const llm *
     if (!find_place(m, t->name, &at)) fail_msg("%s has no GGUF name", t->name);
     if (at.in_layer) snprintf(name, sizeof name, "blk.%u.%s", at.layer, at.gguf_name);
     if (!at.in_layer) snprintf(name, sizeof name, "%s", at.gguf_name);
+    if (fused && is_fused(t->name, "kv")) return;
+    if (fused && is_fused(t->name, "q")) {
+        bool bias = strstr(t->name, ".bias") != NULL;
+        snprintf(name, sizeof name, "blk.%u.attn_qkv.%s", at.layer, bias ? "bias" : "weight");
+        add_fused(b, s, name, t);
+        return;
+    }
     bool permuted = d->gguf_interleaved && !d->interleaved;
     bool rotates =
         at.slot == PART_Q || at.slot == PART_K || at.slot == PART_Q_BIAS || at.slot == PART_K_BIAS;
@@ -160,16 +197,26 @@ static void add_golden_tensor(gguf_builder *b, const golden_copy *s, const llm *
     }
 }
 
+/* OLMo 3 is an olmo2 there. */
+static const char *arch_of(const llm *m)
+{
+    bool named = m->family->gguf_types[0] != NULL;
+    return named                                   ? m->family->gguf_types[0]
+           : strcmp(m->family->name, "olmo3") == 0 ? "olmo2"
+                                                   : NULL;
+}
+
 static void add_row(gguf_builder *b, const llm *m, const model_param *row)
 {
     char key[NAME_BYTES];
     const void *field = (const char *)&m->params + row->offset;
-    snprintf(key, sizeof key, "%s.%s", m->family->gguf_types[0], row->gguf_key);
+    snprintf(key, sizeof key, "%s.%s", arch_of(m), row->gguf_key);
     bool theta = row->offset == SHAPE(rope_theta);
     if (row->type == PARAM_BOOL) {
         gguf_add_bool(b, key, *(const bool *)field);
     } else if (row->type == PARAM_F32) {
-        gguf_add_f32(b, key, theta ? (float)m->params.ropes[0].theta : *(const float *)field);
+        float number = theta ? (float)m->params.ropes[0].theta : *(const float *)field;
+        if (number != 0.0F) gguf_add_f32(b, key, number);
     } else if (*(const uint32_t *)field != 0) {
         gguf_add_u32(b, key, *(const uint32_t *)field);
     }
@@ -195,12 +242,54 @@ static void add_long_rope(gguf_builder *b, const llm *m)
     gguf_add_tensor(b, "rope_factors_short.weight", F32_GGUF, dims, 1, SHORT, sizeof SHORT);
 }
 
-static void write_gguf(const golden_copy *s, const llm *m, test_folder *folder, char path[512])
+static void add_real(gguf_builder *b, const llm *m, const char *own, double number)
+{
+    char key[NAME_BYTES];
+    snprintf(key, sizeof key, "%s.%s", arch_of(m), own);
+    gguf_add_f32(b, key, (float)number);
+}
+
+/* Of Ministral 3, whose queries grow, and of OLMo 3. */
+static void add_yarn(gguf_builder *b, const llm *m)
+{
+    const rope_params *r = &m->params.ropes[0];
+    char key[NAME_BYTES];
+    snprintf(key, sizeof key, "%s.rope.scaling.type", arch_of(m));
+    gguf_add_text(b, key, "yarn");
+    add_real(b, m, "rope.scaling.factor", r->factor);
+    add_real(b, m, "rope.scaling.original_context_length", r->original_context);
+    add_real(b, m, "rope.scaling.yarn_beta_fast", r->beta_fast);
+    add_real(b, m, "rope.scaling.yarn_beta_slow", r->beta_slow);
+    if (r->attention_factor != 0.0)
+        add_real(b, m, "rope.scaling.yarn_attn_factor", r->attention_factor);
+    if (r->mscale_all_dim != 0.0)
+        add_real(b, m, "rope.scaling.yarn_log_multiplier", r->mscale_all_dim);
+    if (m->params.query_beta != 0.0F)
+        add_real(b, m, "attention.temperature_scale", (double)m->params.query_beta);
+}
+
+static void add_windows(gguf_builder *b, const llm *m, unsigned how)
+{
+    unsigned char flags[MODEL_LAYERS];
+    uint32_t n = m->params.n_layers;
+    char key[NAME_BYTES];
+    for (uint32_t i = 0; i < n; i++) flags[i] = m->params.is_window[i];
+    if ((how & NO_FLAG) != 0) flags[1] = 2;
+    snprintf(key, sizeof key, "%s.attention.sliding_window_pattern", arch_of(m));
+    if ((how & PERIOD) != 0) {
+        gguf_add_u32(b, key, 4);
+    } else {
+        gguf_add_array(b, key, (how & NO_FLAG) != 0 ? GGUF_U8 : GGUF_BOOL, flags, n, n);
+    }
+}
+
+static void write_gguf(const golden_copy *s, const llm *m, test_folder *folder, char path[512],
+                       unsigned how)
 {
     const dense *d = m->family->dense;
     gguf_builder b;
     gguf_init(&b, 3);
-    gguf_add_text(&b, "general.architecture", m->family->gguf_types[0]);
+    gguf_add_text(&b, "general.architecture", arch_of(m));
     for (uint32_t i = 0; i < DENSE_N_PARAMS; i++) {
         const model_param *row = &DENSE_PARAMS[i];
         if (row->gguf_key != NULL && !has_key(d, row->gguf_key)) add_row(&b, m, row);
@@ -208,8 +297,12 @@ static void write_gguf(const golden_copy *s, const llm *m, test_folder *folder, 
     for (uint32_t i = 0; i < d->n_params; i++) {
         if (d->params[i].gguf_key != NULL) add_row(&b, m, &d->params[i]);
     }
-    for (uint32_t i = 0; i < s->w->n_tensors; i++) add_golden_tensor(&b, s, m, &s->w->tensors[i]);
+    for (uint32_t i = 0; i < s->w->n_tensors; i++)
+        add_golden_tensor(&b, s, m, &s->w->tensors[i], (how & FUSED) != 0);
     if (m->params.ropes[0].kind == ROPE_LONG) add_long_rope(&b, m);
+    if (m->params.ropes[0].kind == ROPE_YARN) add_yarn(&b, m);
+    if ((how & NOT_CAUSAL) != 0) gguf_add_bool(&b, "olmo2.attention.causal", false);
+    if (m->family->gguf_types[0] == NULL) add_windows(&b, m, how);
     snprintf(path, 512, "%s", gguf_write(&b, folder, "m.gguf"));
     gguf_deinit(&b);
 }
@@ -234,7 +327,7 @@ static run answer_of(const char *path)
 }
 
 /* Bit for bit; where rows are permuted scores are added up in another order. */
-static void check_gguf(const char *name, const model_family **seen, size_t *n_seen)
+static void check_gguf(const char *name, unsigned how, const model_family **seen, size_t *n_seen)
 {
     golden_copy s;
     test_folder folder;
@@ -244,7 +337,7 @@ static void check_gguf(const char *name, const model_family **seen, size_t *n_se
     const dense *d = model->model->family->dense;
     uint32_t n_vocab = run_n_vocab(model);
     test_folder_create(&folder);
-    write_gguf(&s, model->model, &folder, path);
+    write_gguf(&s, model->model, &folder, path, how);
     run hf = answer_of(s.path);
     run gguf = answer_of(path);
     if (d->gguf_interleaved && !d->interleaved) {
@@ -263,17 +356,43 @@ static void check_gguf(const char *name, const model_family **seen, size_t *n_se
 static void test_gguf(void **state)
 {
     (void)state;
-    static const char *const NAMES[] = {
-        "llama",      "qwen2",    "qwen3",    "gemma",    "gemma2",           "phi",
-        "phi3",       "olmo",     "olmo2",    "granite",  "smollm3",          "cohere",
-        "cohere-qk",  "glm4",     "cohere2",  "stablelm", "exaone4",          "stablelm-parallel",
-        "starcoder2", "seed_oss", "ernie4_5", "nemotron", "hunyuan_v1_dense", "phi3-longrope"};
-    const model_family *seen[COUNT_OF(NAMES)];
+    static const char *const NAMES[] = {"llama",
+                                        "qwen2",
+                                        "qwen3",
+                                        "gemma",
+                                        "gemma2",
+                                        "phi",
+                                        "phi3",
+                                        "olmo",
+                                        "olmo2",
+                                        "granite",
+                                        "smollm3",
+                                        "cohere",
+                                        "cohere-qk",
+                                        "glm4",
+                                        "cohere2",
+                                        "stablelm",
+                                        "exaone4",
+                                        "stablelm-parallel",
+                                        "starcoder2",
+                                        "seed_oss",
+                                        "ernie4_5",
+                                        "nemotron",
+                                        "hunyuan_v1_dense",
+                                        "phi3-longrope",
+                                        "glm",
+                                        "ministral3",
+                                        "olmo3",
+                                        "olmo3-yarn"};
+    static const char *const JOINED[] = {"phi", "glm", "qwen2"};
+    const model_family *seen[COUNT_OF(NAMES) + COUNT_OF(JOINED) + 1];
     size_t n_seen = 0;
     for (size_t i = 0; i < COUNT_OF(NAMES); i++) {
         print_message("gguf %s\n", NAMES[i]);
-        check_gguf(NAMES[i], seen, &n_seen);
+        check_gguf(NAMES[i], 0, seen, &n_seen);
     }
+    check_gguf("olmo3", PERIOD, seen, &n_seen);
+    for (size_t i = 0; i < COUNT_OF(JOINED); i++) check_gguf(JOINED[i], FUSED, seen, &n_seen);
     uint32_t n;
     const model_family *const *table = model_family_table(&n);
     for (uint32_t i = 0; i < n; i++) {
@@ -283,6 +402,51 @@ static void test_gguf(void **state)
         for (size_t k = 0; k < n_seen; k++) found = found || seen[k] == table[i];
         if (!found) fail_msg("the GGUF form of %s has no test", table[i]->name);
     }
+}
+
+/* Of OLMo 3 a file says that it is an olmo2, which has no windows in MLX. */
+static void check_unconverted(const golden_copy *s, const llm *m)
+{
+    test_folder folder;
+    char path[512];
+    weft_error err = {WEFT_OK, ""};
+    test_folder_create(&folder);
+    write_gguf(s, m, &folder, path, 0);
+    const char *to = test_folder_path(&folder, "to");
+    assert_status(WEFT_UNSUPPORTED, weft_convert(path, to, NULL, NULL, &err), &err);
+    assert_message(&err, "windows of a GGUF file of 'olmo2' cannot be converted");
+    test_folder_remove(&folder);
+}
+
+/* Keys of OLMo 3's file that say what is not computed. */
+static void test_gguf_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        unsigned how;
+        weft_status status;
+        const char *message;
+    } CASES[] = {
+        {NOT_CAUSAL, WEFT_UNSUPPORTED, "attention.causal false is not supported for 'olmo2'"},
+        {NO_FLAG, WEFT_FORMAT, "sliding_window_pattern of layer 1 is 2, expected 0 or 1"},
+    };
+    golden_copy s;
+    golden_copy_open(&s, "olmo3");
+    weft_model *model = run_open_model(s.path);
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        test_folder folder;
+        char path[512];
+        llm *m = NULL;
+        weft_error err = {WEFT_OK, ""};
+        test_folder_create(&folder);
+        write_gguf(&s, model->model, &folder, path, CASES[i].how);
+        assert_status(CASES[i].status, llm_open(&s.env, path, &m, &err), &err);
+        assert_message(&err, CASES[i].message);
+        test_folder_remove(&folder);
+    }
+    check_unconverted(&s, model->model);
+    weft_model_close(model);
+    golden_copy_close(&s);
 }
 
 /* ---- windows ---- */
@@ -413,9 +577,8 @@ static void test_left_over(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gguf),
-        cmocka_unit_test(test_windows),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_gguf),      cmocka_unit_test(test_gguf_refused),
+        cmocka_unit_test(test_windows),   cmocka_unit_test(test_refused),
         cmocka_unit_test(test_left_over),
     };
     return TEST_RUN("models/dense", tests);

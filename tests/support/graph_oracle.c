@@ -473,7 +473,7 @@ static void delta_gates(const graph_oracle *o, const graph_value *v, size_t at, 
                         double bias, delta_token *t)
 {
     double a = o->x[v->in[1]][at] + bias;
-    double speed = exp(a_log);
+    double speed = (v->i[2] & GRAPH_DELTA_SPEED) != 0 ? -a_log : exp(a_log);
     t->decay = exp(-speed * log1p(exp(a)));
     t->decay_off = t->decay * (expm1(speed * o->e[v->in[1]][at]) + 4 * U);
     t->rate = activate(GRAPH_SIGMOID, o->x[v->in[2]][at]);
@@ -490,7 +490,8 @@ static void run_delta_head(graph_oracle *o, const graph_value *v, const graph_he
     double *qk = zeros((size_t)4 * h->k_dim, sizeof *qk);
     delta_token t = {
         qk, qk + h->k_dim, qk + (size_t)2 * h->k_dim, qk + (size_t)3 * h->k_dim, 0, 0, 0, 0};
-    size_t q_at = (size_t)(head / (h->n_v / h->n_k)) * h->k_dim;
+    bool tiled = (v->i[2] & GRAPH_DELTA_TILED) != 0;
+    size_t q_at = (size_t)(tiled ? head % h->n_k : head * h->n_k / h->n_v) * h->k_dim;
     size_t k_at = q_at + (size_t)h->n_k * h->k_dim;
     size_t v_at = (size_t)2 * h->n_k * h->k_dim + (size_t)head * h->v_dim;
     for (size_t i = 0; i < o->n; i++) {

@@ -122,10 +122,11 @@ static void delta_head(const cpu_run *r, graph_id id, const stretch *s, uint32_t
     graph_heads h = graph_delta_heads(r->p->g, v);
     ASSERT(s->decay != NULL && s->rate != NULL);
     size_t size = (size_t)h.v_dim * h.k_dim;
+    size_t k_head = graph_key_head(&h, head);
     const float *committed = kv_committed(s->view, KV_BUFFER_MATRIX);
     const float *w = r->p->decoded[id];
     float eps = v->f[0] / (float)h.k_dim;
-    double speed = exp((double)r->p->decoded[v->in[3]][head]);
+    double speed = graph_delta_speed(v, r->p->decoded[v->in[3]][head]);
     double bias = (double)r->p->decoded[v->in[4]][head];
     kernel_delta a = {.q = qk + h.k_dim, .k = qk, .k_dim = h.k_dim, .v_dim = h.v_dim};
     a.s = kv_fresh(s->view, KV_BUFFER_MATRIX) + head * size;
@@ -135,7 +136,7 @@ static void delta_head(const cpu_run *r, graph_id id, const stretch *s, uint32_t
         memcpy(a.s, committed + head * size, size * sizeof(float));
     }
     for (uint32_t i = 0; i < s->n; i++) {
-        const float *q = s->x + i * s->x_stride + (size_t)(head / (h.n_v / h.n_k)) * h.k_dim;
+        const float *q = s->x + i * s->x_stride + k_head * h.k_dim;
         const float *k = q + (size_t)h.n_k * h.k_dim;
         float decay = s->decay[i * s->gate_stride + head];
         float rate = s->rate[i * s->gate_stride + head];

@@ -747,14 +747,14 @@ static void delta_stretch(const run_state *r, const graph_value *v, const stretc
         } else {
             memcpy(matrix, committed + head * size, size * sizeof(float));
         }
-        size_t k_head = head / (h.n_v / h.n_k);
+        size_t k_head = graph_key_head(&h, head);
         for (uint32_t i = 0; i < s->n; i++) {
             const float *q = s->x + i * s->x_stride + k_head * h.k_dim;
             const float *k = q + (size_t)h.n_k * h.k_dim;
             const float *value =
                 s->x + i * s->x_stride + (size_t)2 * h.n_k * h.k_dim + (size_t)head * h.v_dim;
             double a = (double)s->decay[i * s->gate_stride + head] + (double)bias[head];
-            double gates[2] = {exp(-exp((double)a_log[head]) * softplus(a)),
+            double gates[2] = {exp(-graph_delta_speed(v, a_log[head]) * softplus(a)),
                                activate(GRAPH_SIGMOID, (double)s->rate[i * s->gate_stride + head])};
             delta_token(&h, q, k, value, gates, (double)v->f[0], matrix,
                         s->y + (size_t)i * v->cols + (size_t)head * h.v_dim);

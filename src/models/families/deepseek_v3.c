@@ -71,11 +71,14 @@ static const model_param PARAMS[] = {
      0, MODEL_LAYERS, 0},
     {"routed_scaling_factor", "expert_weights_scale", SHAPE(route_scale), PARAM_F32, false, -1e6,
      1e6, 1},
-    {"num_nextn_predict_layers", NULL, SHAPE(n_later), PARAM_U32, false, 0, MODEL_LAYERS, 0},
+    {"num_nextn_predict_layers", "nextn_predict_layers", SHAPE(n_later), PARAM_U32, false, 0,
+     MODEL_LAYERS, 0},
     {"norm_topk_prob", "expert_weights_norm", SHAPE(route_normalize), PARAM_BOOL, false, 0, 1, 1},
-    {"index_n_heads", NULL, SHAPE(n_index_heads), PARAM_U32, false, 1, 4096, 0},
-    {"index_head_dim", NULL, SHAPE(index_dim), PARAM_U32, false, 2, 1 << 14, 0},
-    {"index_topk", NULL, SHAPE(index_top), PARAM_U32, false, 1, 1 << 24, 0},
+    {"index_n_heads", "attention.indexer.head_count", SHAPE(n_index_heads), PARAM_U32, false, 1,
+     4096, 0},
+    {"index_head_dim", "attention.indexer.key_length", SHAPE(index_dim), PARAM_U32, false, 2,
+     1 << 14, 0},
+    {"index_topk", "attention.indexer.top_k", SHAPE(index_top), PARAM_U32, false, 1, 1 << 24, 0},
 };
 
 static const model_stack TO_LATENT_STACK = {
@@ -105,16 +108,6 @@ static const model_stack UP_STACK =
 static const model_stack DOWN_STACK =
     PART_EXPERTS_DOWN("mlp.", "down_proj", "ffn_down_exps.weight");
 
-#define MATRIX(name, gguf, n_rows, n_cols, flag, in)                                               \
-    {                                                                                              \
-        .hf_name = (name), .gguf_name = (gguf), .place = SLOT_LAYER, .rows = SHAPE(n_rows),        \
-        .cols = SHAPE(n_cols), .if_flag = (flag), .layers = (in)                                   \
-    }
-#define VECTOR(name, gguf, n_cols, flag, in)                                                       \
-    {                                                                                              \
-        .hf_name = (name), .gguf_name = (gguf), .place = SLOT_LAYER, .rows = SHAPE_NONE,           \
-        .cols = SHAPE(n_cols), .if_flag = (flag), .layers = (in)                                   \
-    }
 #define STACK(n_rows, n_cols, is_optional, in, other, of)                                          \
     {                                                                                              \
         .hf_name = #of, .place = SLOT_LAYER, .rows = SHAPE(n_rows), .cols = SHAPE(n_cols),         \
@@ -124,28 +117,28 @@ static const model_stack DOWN_STACK =
 
 static const model_slot SLOTS[N_SLOTS] = {
     PART_MODEL_SLOTS,
-    [PART_Q] =
-        MATRIX("self_attn.q_proj.weight", "attn_q.weight", q_dim, n_embd, SHAPE(has_plain_q), 0),
+    [PART_Q] = SLOT_MATRIX("self_attn.q_proj.weight", "attn_q.weight", q_dim, n_embd,
+                           SHAPE(has_plain_q), 0),
     [PART_O] =
-        MATRIX("self_attn.o_proj.weight", "attn_output.weight", n_embd, o_dim, SHAPE_NONE, 0),
+        SLOT_MATRIX("self_attn.o_proj.weight", "attn_output.weight", n_embd, o_dim, SHAPE_NONE, 0),
     [PART_MLP_NORM] =
-        VECTOR("post_attention_layernorm.weight", "ffn_norm.weight", n_embd, SHAPE_NONE, 0),
-    [PART_GATE] = MATRIX("mlp.gate_proj.weight", "ffn_gate.weight", n_ff, n_embd, SHAPE_NONE,
-                         SLOT_NOT_IN(is_moe)),
-    [PART_UP] = MATRIX("mlp.up_proj.weight", "ffn_up.weight", n_ff, n_embd, SHAPE_NONE,
-                       SLOT_NOT_IN(is_moe)),
-    [PART_DOWN] = MATRIX("mlp.down_proj.weight", "ffn_down.weight", n_embd, n_ff, SHAPE_NONE,
-                         SLOT_NOT_IN(is_moe)),
-    [Q_A] = MATRIX("self_attn.q_a_proj.weight", "attn_q_a.weight", q_rank, n_embd,
-                   SHAPE(has_q_rank), 0),
-    [Q_A_NORM] = VECTOR("self_attn.q_a_layernorm.weight", "attn_q_a_norm.weight", q_rank,
+        SLOT_VECTOR("post_attention_layernorm.weight", "ffn_norm.weight", n_embd, SHAPE_NONE, 0),
+    [PART_GATE] = SLOT_MATRIX("mlp.gate_proj.weight", "ffn_gate.weight", n_ff, n_embd, SHAPE_NONE,
+                              SLOT_NOT_IN(is_moe)),
+    [PART_UP] = SLOT_MATRIX("mlp.up_proj.weight", "ffn_up.weight", n_ff, n_embd, SHAPE_NONE,
+                            SLOT_NOT_IN(is_moe)),
+    [PART_DOWN] = SLOT_MATRIX("mlp.down_proj.weight", "ffn_down.weight", n_embd, n_ff, SHAPE_NONE,
+                              SLOT_NOT_IN(is_moe)),
+    [Q_A] = SLOT_MATRIX("self_attn.q_a_proj.weight", "attn_q_a.weight", q_rank, n_embd,
                         SHAPE(has_q_rank), 0),
-    [Q_B] =
-        MATRIX("self_attn.q_b_proj.weight", "attn_q_b.weight", q_dim, q_rank, SHAPE(has_q_rank), 0),
-    [KV_A] = MATRIX("self_attn.kv_a_proj_with_mqa.weight", "attn_kv_a_mqa.weight", latent_dim,
-                    n_embd, SHAPE_NONE, 0),
-    [KV_A_NORM] =
-        VECTOR("self_attn.kv_a_layernorm.weight", "attn_kv_a_norm.weight", kv_rank, SHAPE_NONE, 0),
+    [Q_A_NORM] = SLOT_VECTOR("self_attn.q_a_layernorm.weight", "attn_q_a_norm.weight", q_rank,
+                             SHAPE(has_q_rank), 0),
+    [Q_B] = SLOT_MATRIX("self_attn.q_b_proj.weight", "attn_q_b.weight", q_dim, q_rank,
+                        SHAPE(has_q_rank), 0),
+    [KV_A] = SLOT_MATRIX("self_attn.kv_a_proj_with_mqa.weight", "attn_kv_a_mqa.weight", latent_dim,
+                         n_embd, SHAPE_NONE, 0),
+    [KV_A_NORM] = SLOT_VECTOR("self_attn.kv_a_layernorm.weight", "attn_kv_a_norm.weight", kv_rank,
+                              SHAPE_NONE, 0),
     [TO_LATENT] = STACK(kv_rank, nope_dim, true, 0, 0, TO_LATENT_STACK),
     [FROM_LATENT_ROWS] = STACK(nope_dim, kv_rank, false, 0, TO_LATENT, FROM_LATENT_STACK),
     [VALUES] = STACK(v_dim, kv_rank, false, 0, 0, VALUES_STACK),
@@ -168,29 +161,34 @@ static const model_slot SLOTS[N_SLOTS] = {
     [EXPERT_GATE] = STACK(n_expert_ff, n_embd, false, SLOT_IN(is_moe), 0, GATE_STACK),
     [EXPERT_UP] = STACK(n_expert_ff, n_embd, false, SLOT_IN(is_moe), 0, UP_STACK),
     [EXPERT_DOWN] = STACK(n_embd, n_expert_ff, false, SLOT_IN(is_moe), 0, DOWN_STACK),
-    [SHARED_GATE] = MATRIX("mlp.shared_experts.gate_proj.weight", "ffn_gate_shexp.weight",
-                           n_shared_ff, n_embd, SHAPE(has_shared), SLOT_IN(is_moe)),
-    [SHARED_UP] = MATRIX("mlp.shared_experts.up_proj.weight", "ffn_up_shexp.weight", n_shared_ff,
-                         n_embd, SHAPE(has_shared), SLOT_IN(is_moe)),
-    [SHARED_DOWN] = MATRIX("mlp.shared_experts.down_proj.weight", "ffn_down_shexp.weight", n_embd,
-                           n_shared_ff, SHAPE(has_shared), SLOT_IN(is_moe)),
-    [INDEX_Q] = SLOT_MATRIX("self_attn.indexer.wq_b.weight", index_q_dim, q_rank, SHAPE_NONE,
-                            SLOT_IN(has_index)),
-    [INDEX_K] = SLOT_MATRIX("self_attn.indexer.wk.weight", index_dim, n_embd, SHAPE_NONE,
-                            SLOT_IN(has_index)),
-    [INDEX_K_NORM] =
-        SLOT_VECTOR("self_attn.indexer.k_norm.weight", index_dim, SHAPE_NONE, SLOT_IN(has_index)),
-    [INDEX_K_BIAS] =
-        SLOT_VECTOR("self_attn.indexer.k_norm.bias", index_dim, SHAPE_NONE, SLOT_IN(has_index)),
-    [INDEX_WEIGHTS] = SLOT_MATRIX("self_attn.indexer.weights_proj.weight", n_index_heads, n_embd,
-                                  SHAPE_NONE, SLOT_IN(has_index)),
+    [SHARED_GATE] = SLOT_MATRIX("mlp.shared_experts.gate_proj.weight", "ffn_gate_shexp.weight",
+                                n_shared_ff, n_embd, SHAPE(has_shared), SLOT_IN(is_moe)),
+    [SHARED_UP] = SLOT_MATRIX("mlp.shared_experts.up_proj.weight", "ffn_up_shexp.weight",
+                              n_shared_ff, n_embd, SHAPE(has_shared), SLOT_IN(is_moe)),
+    [SHARED_DOWN] = SLOT_MATRIX("mlp.shared_experts.down_proj.weight", "ffn_down_shexp.weight",
+                                n_embd, n_shared_ff, SHAPE(has_shared), SLOT_IN(is_moe)),
+    [INDEX_Q] = SLOT_MATRIX("self_attn.indexer.wq_b.weight", "indexer.attn_q_b.weight", index_q_dim,
+                            q_rank, SHAPE_NONE, SLOT_IN(has_index)),
+    [INDEX_K] = SLOT_MATRIX("self_attn.indexer.wk.weight", "indexer.attn_k.weight", index_dim,
+                            n_embd, SHAPE_NONE, SLOT_IN(has_index)),
+    [INDEX_K_NORM] = SLOT_VECTOR("self_attn.indexer.k_norm.weight", "indexer.k_norm.weight",
+                                 index_dim, SHAPE_NONE, SLOT_IN(has_index)),
+    [INDEX_K_BIAS] = SLOT_VECTOR("self_attn.indexer.k_norm.bias", "indexer.k_norm.bias", index_dim,
+                                 SHAPE_NONE, SLOT_IN(has_index)),
+    [INDEX_WEIGHTS] = SLOT_MATRIX("self_attn.indexer.weights_proj.weight", "indexer.proj.weight",
+                                  n_index_heads, n_embd, SHAPE_NONE, SLOT_IN(has_index)),
 };
+
+static bool is_glm(const model_source *source)
+{
+    return str_equal_text(source->type, "glm_moe_dsa") || str_equal_text(source->type, "glm-dsa");
+}
 
 /* Types whose layers attend to what an index chooses. */
 static bool is_indexed(const model_source *source)
 {
-    return str_equal_text(source->type, "glm_moe_dsa") ||
-           str_equal_text(source->type, "deepseek_v32");
+    return is_glm(source) || str_equal_text(source->type, "deepseek_v32") ||
+           str_equal_text(source->type, "deepseek32");
 }
 
 /* Values that would be computed wrongly. */
@@ -246,7 +244,7 @@ static weft_status derive_index(model_params *p, const model_source *source, wef
     if (status == WEFT_OK) status = list_index_layers(p, source, err);
     if (status == WEFT_OK && !p->has_index[0])
         status = err_set(err, WEFT_FORMAT, "config.json: layer 0 has no index, and none before it");
-    p->index_interleaved = str_equal_text(source->type, "glm_moe_dsa");
+    p->index_interleaved = is_glm(source);
     if (status != WEFT_OK) return status;
     return source_flag(source, "indexer_rope_interleave", NULL, &found, &p->index_interleaved, err);
 }
@@ -333,6 +331,12 @@ static weft_status check_gguf(model_params *p, const model_source *source, weft_
     if (status != WEFT_OK) return status;
     p->route_normalize = found && p->route_normalize;
     p->rope_interleaved = true;
+    if (p->n_later >= p->n_layers) {
+        return err_set(err, WEFT_FORMAT, "nextn_predict_layers is %u of %u layers", p->n_later,
+                       p->n_layers);
+    }
+    p->n_layers -= p->n_later; /* there all of them are counted */
+    if (is_glm(source)) gating = SIGMOID;
     status = source_number(source, NULL, "expert_gating_func", &found, &gating, err);
     if (status != WEFT_OK || p->n_experts == 0 || gating == SIGMOID) return status;
     return err_set(err, WEFT_UNSUPPORTED, "expert_gating_func is %g, expected %d", gating, SIGMOID);
@@ -495,7 +499,7 @@ static void build(model_build *b)
 
 static const char *const HF_TYPES[] = {"deepseek_v3",  "kimi_k2",     "joyai_llm_flash",
                                        "deepseek_v32", "glm_moe_dsa", NULL};
-static const char *const GGUF_TYPES[] = {"deepseek2", NULL};
+static const char *const GGUF_TYPES[] = {"deepseek2", "deepseek32", "glm-dsa", NULL};
 static const char *const DROP[] = {"*.rotary_emb.inv_freq", NULL};
 
 /* Its other names are read by mlx-lm as "deepseek_v3". */

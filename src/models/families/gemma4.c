@@ -1,9 +1,11 @@
 /* gemma4.c - Gemma 4 text models: window layers and full ones with heads of another size, layers
  * that read another's keys and values, an embedding for each layer, experts beside the MLP. Source:
- * Transformers' modeling_gemma4; mlx-lm's gemma4_text. Norm weights are used as they are stored. */
+ * Transformers' modeling_gemma4; mlx-lm's gemma4_text; llama.cpp's architecture "gemma4". Norm
+ * weights are used as they are stored. */
 #include <math.h>
 
 #include "base/assert.h"
+#include "models/gemma4_gguf.h"
 #include "models/parts.h"
 #include "models/rope.h"
 #include "models/tower.h"
@@ -43,55 +45,68 @@ enum {
 };
 
 static const model_param PARAMS[] = {
-    {"num_hidden_layers", NULL, SHAPE(n_layers), PARAM_U32, true, 1, MODEL_LAYERS, 0},
-    {"hidden_size", NULL, SHAPE(n_embd), PARAM_U32, true, 1, 1 << 20, 0},
-    {"num_attention_heads", NULL, SHAPE(n_heads), PARAM_U32, true, 1, 4096, 0},
+    {"num_hidden_layers", "block_count", SHAPE(n_layers), PARAM_U32, true, 1, MODEL_LAYERS, 0},
+    {"hidden_size", "embedding_length", SHAPE(n_embd), PARAM_U32, true, 1, 1 << 20, 0},
+    {"num_attention_heads", "attention.head_count", SHAPE(n_heads), PARAM_U32, true, 1, 4096, 0},
     {"num_key_value_heads", NULL, SHAPE(n_kv_heads), PARAM_U32, true, 1, 4096, 0},
     {"num_global_key_value_heads", NULL, SHAPE(n_full_kv_heads), PARAM_U32, false, 1, 4096, 0},
-    {"head_dim", NULL, SHAPE(head_dim), PARAM_U32, false, 2, 4096, 256},
-    {"global_head_dim", NULL, SHAPE(full_head_dim), PARAM_U32, false, 2, 4096, 512},
+    {"head_dim", "attention.key_length_swa", SHAPE(head_dim), PARAM_U32, false, 2, 4096, 256},
+    {"global_head_dim", "attention.key_length", SHAPE(full_head_dim), PARAM_U32, false, 2, 4096,
+     512},
     {"intermediate_size", NULL, SHAPE(n_ff), PARAM_U32, true, 1, 1 << 20, 0},
     {"vocab_size", NULL, SHAPE(n_vocab), PARAM_U32, true, 1, MODEL_VOCAB, 0},
-    {"max_position_embeddings", NULL, SHAPE(context), PARAM_U32, false, 1, 1 << 30, 131072},
-    {"rms_norm_eps", NULL, SHAPE(norm_eps), PARAM_F32, false, 1e-12, 1, 1e-6},
-    {"sliding_window", NULL, SHAPE(window), PARAM_U32, false, 1, 1 << 30, 512},
-    {"final_logit_softcapping", NULL, SHAPE(final_softcap), PARAM_F32, false, 1e-3, 1e6, 0},
+    {"max_position_embeddings", "context_length", SHAPE(context), PARAM_U32, false, 1, 1 << 30,
+     131072},
+    {"rms_norm_eps", "attention.layer_norm_rms_epsilon", SHAPE(norm_eps), PARAM_F32, false, 1e-12,
+     1, 1e-6},
+    {"sliding_window", "attention.sliding_window", SHAPE(window), PARAM_U32, false, 1, 1 << 30,
+     512},
+    {"final_logit_softcapping", "final_logit_softcapping", SHAPE(final_softcap), PARAM_F32, false,
+     1e-3, 1e6, 0},
     {"tie_word_embeddings", NULL, SHAPE(tied), PARAM_BOOL, false, 0, 1, 1},
     {"attention_bias", NULL, SHAPE(qkv_bias), PARAM_BOOL, false, 0, 1, 0},
     {"attention_k_eq_v", NULL, SHAPE(k_is_v), PARAM_BOOL, false, 0, 1, 0},
-    {"num_kv_shared_layers", NULL, SHAPE(n_shared_kv), PARAM_U32, false, 0, MODEL_LAYERS, 0},
+    {"num_kv_shared_layers", "attention.shared_kv_layers", SHAPE(n_shared_kv), PARAM_U32, false, 0,
+     MODEL_LAYERS, 0},
     {"use_double_wide_mlp", NULL, SHAPE(wide_mlp), PARAM_BOOL, false, 0, 1, 0},
-    {"hidden_size_per_layer_input", NULL, SHAPE(ple_dim), PARAM_U32, false, 0, 1 << 16, 0},
+    {"hidden_size_per_layer_input", "embedding_length_per_layer_input", SHAPE(ple_dim), PARAM_U32,
+     false, 0, 1 << 16, 0},
     {"vocab_size_per_layer_input", NULL, SHAPE(n_ple_vocab), PARAM_U32, false, 0, MODEL_VOCAB, 0},
     {"enable_moe_block", NULL, SHAPE(has_moe), PARAM_BOOL, false, 0, 1, 0},
-    {"num_experts", NULL, SHAPE(n_experts), PARAM_U32, false, 0, 4096, 0},
-    {"top_k_experts", NULL, SHAPE(n_top), PARAM_U32, false, 0, 256, 0},
-    {"moe_intermediate_size", NULL, SHAPE(n_expert_ff), PARAM_U32, false, 0, 1 << 20, 0},
+    {"num_experts", "expert_count", SHAPE(n_experts), PARAM_U32, false, 0, 4096, 0},
+    {"top_k_experts", "expert_used_count", SHAPE(n_top), PARAM_U32, false, 0, 256, 0},
+    {"moe_intermediate_size", "expert_feed_forward_length", SHAPE(n_expert_ff), PARAM_U32, false, 0,
+     1 << 20, 0},
+    {NULL, "rope.freq_base", SHAPE(rope_theta), PARAM_F32, false, 1, 1e12, 1e6},
+    {NULL, "rope.freq_base_swa", SHAPE(rope_theta_local), PARAM_F32, false, 1, 1e12, 1e4},
 };
 
 static const model_stack GATE_STACK = {
     SHAPE(n_experts),
-    STACK_SOURCES(
-        STACK_SOURCE("experts.gate_up_proj", NULL, SHAPE(n_gate_up), SHAPE_NONE),
-        STACK_SOURCE("experts.switch_glu.gate_proj.weight", NULL, SHAPE_NONE, SHAPE_NONE)),
+    STACK_SOURCES(STACK_SOURCE("experts.gate_up_proj", "ffn_gate_up_exps.weight", SHAPE(n_gate_up),
+                               SHAPE_NONE),
+                  STACK_SOURCE("experts.switch_glu.gate_proj.weight", "ffn_gate_exps.weight",
+                               SHAPE_NONE, SHAPE_NONE)),
     2};
 static const model_stack UP_STACK = {
     SHAPE(n_experts),
-    STACK_SOURCES(STACK_SOURCE("experts.gate_up_proj", NULL, SHAPE(n_gate_up), SHAPE(n_expert_ff)),
-                  STACK_SOURCE("experts.switch_glu.up_proj.weight", NULL, SHAPE_NONE, SHAPE_NONE)),
+    STACK_SOURCES(STACK_SOURCE("experts.gate_up_proj", "ffn_gate_up_exps.weight", SHAPE(n_gate_up),
+                               SHAPE(n_expert_ff)),
+                  STACK_SOURCE("experts.switch_glu.up_proj.weight", "ffn_up_exps.weight",
+                               SHAPE_NONE, SHAPE_NONE)),
     2};
 static const model_stack DOWN_STACK = {
     SHAPE(n_experts),
     STACK_SOURCES(
-        STACK_SOURCE("experts.down_proj", NULL, SHAPE_NONE, SHAPE_NONE),
+        STACK_SOURCE("experts.down_proj", "ffn_down_exps.weight", SHAPE_NONE, SHAPE_NONE),
         STACK_SOURCE("experts.switch_glu.down_proj.weight", NULL, SHAPE_NONE, SHAPE_NONE)),
     2};
 
 /* Of layers that read another's: some files have them all the same. */
-#define LEFT(name)                                                                                 \
+#define LEFT(name, gguf)                                                                           \
     {                                                                                              \
-        .hf_name = (name), .place = SLOT_LAYER, .rows = SHAPE_NONE, .cols = SHAPE_NONE,            \
-        .if_flag = SHAPE_NONE, .layers = SLOT_IN(is_shared), .unused = true                        \
+        .hf_name = (name), .gguf_name = (gguf), .place = SLOT_LAYER, .rows = SHAPE_NONE,           \
+        .cols = SHAPE_NONE, .if_flag = SHAPE_NONE, .layers = SLOT_IN(is_shared), .unused = true    \
     }
 #define STACK(of, n_rows, n_cols)                                                                  \
     {                                                                                              \
@@ -101,81 +116,95 @@ static const model_stack DOWN_STACK = {
 
 static const model_slot SLOTS[N_SLOTS] = {
     PART_MODEL_SLOTS,
-    [PART_Q] =
-        SLOT_MATRIX("self_attn.q_proj.weight", q_dim, n_embd, SHAPE_NONE, SLOT_IN(is_window)),
-    [PART_O] =
-        SLOT_MATRIX("self_attn.o_proj.weight", n_embd, q_dim, SHAPE_NONE, SLOT_IN(is_window)),
-    [PART_K] =
-        SLOT_MATRIX("self_attn.k_proj.weight", kv_dim, n_embd, SHAPE_NONE, SLOT_IN(own_window)),
-    [PART_V] =
-        SLOT_MATRIX("self_attn.v_proj.weight", kv_dim, n_embd, SHAPE_NONE, SLOT_IN(own_window)),
-    [PART_Q_NORM] =
-        SLOT_VECTOR("self_attn.q_norm.weight", head_dim, SHAPE_NONE, SLOT_IN(is_window)),
-    [PART_K_NORM] =
-        SLOT_VECTOR("self_attn.k_norm.weight", head_dim, SHAPE_NONE, SLOT_IN(own_window)),
-    [Q_FULL] = SLOT_MATRIX("self_attn.q_proj.weight", full_q_dim, n_embd, SHAPE_NONE,
-                           SLOT_NOT_IN(is_window)),
-    [O_FULL] = SLOT_MATRIX("self_attn.o_proj.weight", n_embd, full_q_dim, SHAPE_NONE,
-                           SLOT_NOT_IN(is_window)),
-    [K_FULL] =
-        SLOT_MATRIX("self_attn.k_proj.weight", full_kv_dim, n_embd, SHAPE_NONE, SLOT_IN(own_full)),
-    [V_FULL] = SLOT_MATRIX("self_attn.v_proj.weight", full_kv_dim, n_embd, SHAPE_NONE,
-                           SLOT_IN(own_full_v)),
-    [Q_NORM_FULL] =
-        SLOT_VECTOR("self_attn.q_norm.weight", full_head_dim, SHAPE_NONE, SLOT_NOT_IN(is_window)),
-    [K_NORM_FULL] =
-        SLOT_VECTOR("self_attn.k_norm.weight", full_head_dim, SHAPE_NONE, SLOT_IN(own_full)),
-    [K_LEFT] = LEFT("self_attn.k_proj.weight"),
-    [V_LEFT] = LEFT("self_attn.v_proj.weight"),
-    [K_NORM_LEFT] = LEFT("self_attn.k_norm.weight"),
-    [POST_ATTN_NORM] = SLOT_VECTOR("post_attention_layernorm.weight", n_embd, SHAPE_NONE, 0),
-    [PART_MLP_NORM] = SLOT_VECTOR("pre_feedforward_layernorm.weight", n_embd, SHAPE_NONE, 0),
-    [POST_MLP_NORM] = SLOT_VECTOR("post_feedforward_layernorm.weight", n_embd, SHAPE_NONE, 0),
-    [PART_GATE] =
-        SLOT_MATRIX("mlp.gate_proj.weight", n_ff, n_embd, SHAPE_NONE, SLOT_NOT_IN(is_wide)),
-    [PART_UP] = SLOT_MATRIX("mlp.up_proj.weight", n_ff, n_embd, SHAPE_NONE, SLOT_NOT_IN(is_wide)),
-    [PART_DOWN] =
-        SLOT_MATRIX("mlp.down_proj.weight", n_embd, n_ff, SHAPE_NONE, SLOT_NOT_IN(is_wide)),
-    [GATE_WIDE] =
-        SLOT_MATRIX("mlp.gate_proj.weight", n_ff_wide, n_embd, SHAPE_NONE, SLOT_IN(is_wide)),
-    [UP_WIDE] = SLOT_MATRIX("mlp.up_proj.weight", n_ff_wide, n_embd, SHAPE_NONE, SLOT_IN(is_wide)),
-    [DOWN_WIDE] =
-        SLOT_MATRIX("mlp.down_proj.weight", n_embd, n_ff_wide, SHAPE_NONE, SLOT_IN(is_wide)),
-    [LAYER_SCALAR] = SLOT_VECTOR("layer_scalar", one, SHAPE_NONE, 0),
+    [PART_Q] = SLOT_MATRIX("self_attn.q_proj.weight", "attn_q.weight", q_dim, n_embd, SHAPE_NONE,
+                           SLOT_IN(is_window)),
+    [PART_O] = SLOT_MATRIX("self_attn.o_proj.weight", "attn_output.weight", n_embd, q_dim,
+                           SHAPE_NONE, SLOT_IN(is_window)),
+    [PART_K] = SLOT_MATRIX("self_attn.k_proj.weight", "attn_k.weight", kv_dim, n_embd, SHAPE_NONE,
+                           SLOT_IN(own_window)),
+    [PART_V] = SLOT_MATRIX("self_attn.v_proj.weight", "attn_v.weight", kv_dim, n_embd, SHAPE_NONE,
+                           SLOT_IN(own_window)),
+    [PART_Q_NORM] = SLOT_VECTOR("self_attn.q_norm.weight", "attn_q_norm.weight", head_dim,
+                                SHAPE_NONE, SLOT_IN(is_window)),
+    [PART_K_NORM] = SLOT_VECTOR("self_attn.k_norm.weight", "attn_k_norm.weight", head_dim,
+                                SHAPE_NONE, SLOT_IN(own_window)),
+    [Q_FULL] = SLOT_MATRIX("self_attn.q_proj.weight", "attn_q.weight", full_q_dim, n_embd,
+                           SHAPE_NONE, SLOT_NOT_IN(is_window)),
+    [O_FULL] = SLOT_MATRIX("self_attn.o_proj.weight", "attn_output.weight", n_embd, full_q_dim,
+                           SHAPE_NONE, SLOT_NOT_IN(is_window)),
+    [K_FULL] = SLOT_MATRIX("self_attn.k_proj.weight", "attn_k.weight", full_kv_dim, n_embd,
+                           SHAPE_NONE, SLOT_IN(own_full)),
+    [V_FULL] = SLOT_MATRIX("self_attn.v_proj.weight", "attn_v.weight", full_kv_dim, n_embd,
+                           SHAPE_NONE, SLOT_IN(own_full_v)),
+    [Q_NORM_FULL] = SLOT_VECTOR("self_attn.q_norm.weight", "attn_q_norm.weight", full_head_dim,
+                                SHAPE_NONE, SLOT_NOT_IN(is_window)),
+    [K_NORM_FULL] = SLOT_VECTOR("self_attn.k_norm.weight", "attn_k_norm.weight", full_head_dim,
+                                SHAPE_NONE, SLOT_IN(own_full)),
+    [K_LEFT] = LEFT("self_attn.k_proj.weight", "attn_k.weight"),
+    [V_LEFT] = LEFT("self_attn.v_proj.weight", "attn_v.weight"),
+    [K_NORM_LEFT] = LEFT("self_attn.k_norm.weight", "attn_k_norm.weight"),
+    [POST_ATTN_NORM] = SLOT_VECTOR("post_attention_layernorm.weight", "post_attention_norm.weight",
+                                   n_embd, SHAPE_NONE, 0),
+    [PART_MLP_NORM] =
+        SLOT_VECTOR("pre_feedforward_layernorm.weight", "ffn_norm.weight", n_embd, SHAPE_NONE, 0),
+    [POST_MLP_NORM] = SLOT_VECTOR("post_feedforward_layernorm.weight", "post_ffw_norm.weight",
+                                  n_embd, SHAPE_NONE, 0),
+    [PART_GATE] = SLOT_MATRIX("mlp.gate_proj.weight", "ffn_gate.weight", n_ff, n_embd, SHAPE_NONE,
+                              SLOT_NOT_IN(is_wide)),
+    [PART_UP] = SLOT_MATRIX("mlp.up_proj.weight", "ffn_up.weight", n_ff, n_embd, SHAPE_NONE,
+                            SLOT_NOT_IN(is_wide)),
+    [PART_DOWN] = SLOT_MATRIX("mlp.down_proj.weight", "ffn_down.weight", n_embd, n_ff, SHAPE_NONE,
+                              SLOT_NOT_IN(is_wide)),
+    [GATE_WIDE] = SLOT_MATRIX("mlp.gate_proj.weight", "ffn_gate.weight", n_ff_wide, n_embd,
+                              SHAPE_NONE, SLOT_IN(is_wide)),
+    [UP_WIDE] = SLOT_MATRIX("mlp.up_proj.weight", "ffn_up.weight", n_ff_wide, n_embd, SHAPE_NONE,
+                            SLOT_IN(is_wide)),
+    [DOWN_WIDE] = SLOT_MATRIX("mlp.down_proj.weight", "ffn_down.weight", n_embd, n_ff_wide,
+                              SHAPE_NONE, SLOT_IN(is_wide)),
+    [LAYER_SCALAR] = SLOT_VECTOR("layer_scalar", "layer_output_scale.weight", one, SHAPE_NONE, 0),
     [PLE_EMBED] = {.hf_name = "embed_tokens_per_layer.weight",
+                   .gguf_name = "per_layer_token_embd.weight",
                    .place = SLOT_MODEL,
                    .rows = SHAPE(n_ple_vocab),
                    .cols = SHAPE(ple_all),
                    .if_flag = SHAPE(has_ple)},
     [PLE_MODEL] = {.hf_name = "per_layer_model_projection.weight",
+                   .gguf_name = "per_layer_model_proj.weight",
                    .place = SLOT_MODEL,
                    .rows = SHAPE(ple_all),
                    .cols = SHAPE(n_embd),
                    .if_flag = SHAPE(has_ple)},
     [PLE_NORM] = {.hf_name = "per_layer_projection_norm.weight",
+                  .gguf_name = "per_layer_proj_norm.weight",
                   .place = SLOT_MODEL,
                   .rows = SHAPE_NONE,
                   .cols = SHAPE(ple_dim),
                   .if_flag = SHAPE(has_ple)},
-    [PLE_GATE] = SLOT_MATRIX("per_layer_input_gate.weight", ple_dim, n_embd, SHAPE(has_ple), 0),
-    [PLE_PROJECTION] =
-        SLOT_MATRIX("per_layer_projection.weight", n_embd, ple_dim, SHAPE(has_ple), 0),
-    [PLE_POST_NORM] = SLOT_VECTOR("post_per_layer_input_norm.weight", n_embd, SHAPE(has_ple), 0),
+    [PLE_GATE] = SLOT_MATRIX("per_layer_input_gate.weight", "inp_gate.weight", ple_dim, n_embd,
+                             SHAPE(has_ple), 0),
+    [PLE_PROJECTION] = SLOT_MATRIX("per_layer_projection.weight", "proj.weight", n_embd, ple_dim,
+                                   SHAPE(has_ple), 0),
+    [PLE_POST_NORM] = SLOT_VECTOR("post_per_layer_input_norm.weight", "post_norm.weight", n_embd,
+                                  SHAPE(has_ple), 0),
     [ROUTER] = {.hf_name = "router.proj.weight",
+                .gguf_name = "ffn_gate_inp.weight",
                 .place = SLOT_LAYER,
                 .rows = SHAPE(n_experts),
                 .cols = SHAPE(n_embd),
                 .if_flag = SHAPE(has_moe),
                 .mlx = MLX_8_BITS},
-    [ROUTER_SCALE] = SLOT_VECTOR("router.scale", n_embd, SHAPE(has_moe), 0),
-    [EXPERT_FACTOR] = SLOT_VECTOR("router.per_expert_scale", n_experts, SHAPE(has_moe), 0),
+    [ROUTER_SCALE] = SLOT_VECTOR("router.scale", "ffn_gate_inp.scale", n_embd, SHAPE(has_moe), 0),
+    [EXPERT_FACTOR] =
+        SLOT_VECTOR("router.per_expert_scale", "ffn_down_exps.scale", n_experts, SHAPE(has_moe), 0),
     [EXPERT_GATE] = STACK(GATE_STACK, n_expert_ff, n_embd),
     [EXPERT_UP] = STACK(UP_STACK, n_expert_ff, n_embd),
     [EXPERT_DOWN] = STACK(DOWN_STACK, n_embd, n_expert_ff),
-    [MLP_POST_NORM] = SLOT_VECTOR("post_feedforward_layernorm_1.weight", n_embd, SHAPE(has_moe), 0),
-    [EXPERTS_NORM] = SLOT_VECTOR("pre_feedforward_layernorm_2.weight", n_embd, SHAPE(has_moe), 0),
-    [EXPERTS_POST_NORM] =
-        SLOT_VECTOR("post_feedforward_layernorm_2.weight", n_embd, SHAPE(has_moe), 0),
+    [MLP_POST_NORM] = SLOT_VECTOR("post_feedforward_layernorm_1.weight", "post_ffw_norm_1.weight",
+                                  n_embd, SHAPE(has_moe), 0),
+    [EXPERTS_NORM] = SLOT_VECTOR("pre_feedforward_layernorm_2.weight", "pre_ffw_norm_2.weight",
+                                 n_embd, SHAPE(has_moe), 0),
+    [EXPERTS_POST_NORM] = SLOT_VECTOR("post_feedforward_layernorm_2.weight",
+                                      "post_ffw_norm_2.weight", n_embd, SHAPE(has_moe), 0),
 };
 
 /* ---- what follows from the parameters -------------------------------------------------------- */
@@ -267,12 +296,14 @@ static weft_status derive_heads(model_params *p, const model_source *source, wef
     str key;
     const json *entry;
     bool any = false;
-    if (!p->k_is_v || p->n_full_kv_heads == 0) p->n_full_kv_heads = p->n_kv_heads;
+    bool as_others = !p->k_is_v || p->n_full_kv_heads == 0;
+    if (as_others && !source->is_gguf) p->n_full_kv_heads = p->n_kv_heads;
     while (json_next(layers, &iter, &key, &entry)) {
         weft_status status = read_layer_config(p, key, entry, &any, err);
         if (status != WEFT_OK) return status;
     }
-    bool ok = p->n_heads % p->n_kv_heads == 0 && p->n_heads % p->n_full_kv_heads == 0;
+    bool ok = p->n_kv_heads > 0 && p->n_full_kv_heads > 0;
+    ok = ok && p->n_heads % p->n_kv_heads == 0 && p->n_heads % p->n_full_kv_heads == 0;
     if (!ok || p->head_dim % 2 != 0 || p->full_head_dim % 2 != 0) {
         return err_set(err, WEFT_FORMAT,
                        "config.json: %u heads of %u and %u do not go with %u and %u key heads",
@@ -337,13 +368,18 @@ static weft_status derive_ropes(model_params *p, const model_source *source, wef
     const json *full = json_get(settings, "full_attention");
     const json *local = json_get(settings, "sliding_attention");
     p->n_ropes = 2;
-    weft_status status = rope_config(&p->ropes[0], source, full, 1e6, p->context, err);
-    if (status == WEFT_OK && json_kind_of(full) == JSON_KIND_NULL) {
+    double theta = (double)p->rope_theta;
+    weft_status status = rope_config(&p->ropes[0], source, full, theta, p->context, err);
+    /* A GGUF file has divisors that stop the others. */
+    if (status == WEFT_OK && json_kind_of(full) == JSON_KIND_NULL && !source->is_gguf) {
         p->ropes[0].kind = ROPE_PROPORTIONAL;
         p->ropes[0].partial = 0.25;
     }
     p->ropes[0].n_dims = p->full_head_dim;
-    if (status == WEFT_OK) status = rope_config(&p->ropes[1], source, local, 1e4, p->context, err);
+    theta = (double)p->rope_theta_local;
+    if (status == WEFT_OK)
+        status = rope_config(&p->ropes[1], source, local, theta, p->context, err);
+    p->ropes[1].no_factors = true;
     return status;
 }
 
@@ -351,8 +387,9 @@ static weft_status derive(model_params *p, const model_source *source, weft_erro
 {
     bool found;
     weft_status status = refuse(p, source, err);
-    if (status == WEFT_OK) status = part_layer_types(p, source, &found, err);
-    if (status == WEFT_OK && !found)
+    if (status == WEFT_OK && source->is_gguf) status = gemma4_read_gguf(p, source, err);
+    if (status == WEFT_OK && !source->is_gguf) status = part_layer_types(p, source, &found, err);
+    if (status == WEFT_OK && !source->is_gguf && !found)
         status = err_set(err, WEFT_FORMAT, "config.json has no layer_types");
     p->is_window[p->n_layers - 1] = false;
     p->act = GRAPH_GELU_TANH;
@@ -496,7 +533,7 @@ static void build(model_build *b)
 
 static const char *const HF_TYPES[] = {"gemma4_text", "gemma4", "gemma4_unified_text",
                                        "gemma4_unified", NULL};
-static const char *const GGUF_TYPES[] = {NULL};
+static const char *const GGUF_TYPES[] = {"gemma4", NULL};
 static const char *const DROP[] = {
     "*.rotary_emb.inv_freq", "audio_tower.*",       "model.audio_tower.*",
     "embed_audio.*",         "model.embed_audio.*", NULL,
@@ -507,7 +544,7 @@ static const mlx_type MLX_TYPES[] = {{"gemma4_text", "gemma4_text", "model."},
                                      {"gemma4", "gemma4", "language_model.model."},
                                      {"gemma4_unified", "gemma4", "language_model.model."},
                                      {NULL, NULL, NULL}};
-static const mlx_form MLX = {.types = MLX_TYPES};
+static const mlx_form MLX = {.types = MLX_TYPES, .only_json = true};
 
 const model_family MODEL_FAMILY_GEMMA4 = {
     .name = "gemma4",

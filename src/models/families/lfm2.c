@@ -1,26 +1,29 @@
 /* lfm2.c - LFM2: short convolutions between two gates, and among them layers that attend with
  * normed queries and keys. Source: Transformers' modeling_lfm2; MLX's files have the convolution as
- * [C, K, 1]. */
+ * [C, K, 1]; llama.cpp's architecture "lfm2", whose layers without key heads are the convolutions.
+ */
 #include <math.h>
 
 #include "base/assert.h"
+#include "models/layer_lists.h"
 #include "models/parts.h"
 #include "models/rope.h"
 
 enum { CONV_IN = PART_N_SLOTS, CONV, CONV_OUT, N_SLOTS };
 
 static const model_param PARAMS[] = {
-    {"num_hidden_layers", NULL, SHAPE(n_layers), PARAM_U32, true, 1, MODEL_LAYERS, 0},
-    {"hidden_size", NULL, SHAPE(n_embd), PARAM_U32, true, 1, 1 << 20, 0},
-    {"num_attention_heads", NULL, SHAPE(n_heads), PARAM_U32, true, 1, 4096, 0},
+    {"num_hidden_layers", "block_count", SHAPE(n_layers), PARAM_U32, true, 1, MODEL_LAYERS, 0},
+    {"hidden_size", "embedding_length", SHAPE(n_embd), PARAM_U32, true, 1, 1 << 20, 0},
+    {"num_attention_heads", "attention.head_count", SHAPE(n_heads), PARAM_U32, true, 1, 4096, 0},
     {"num_key_value_heads", NULL, SHAPE(n_kv_heads), PARAM_U32, false, 1, 4096, 0},
-    {"head_dim", NULL, SHAPE(head_dim), PARAM_U32, false, 2, 4096, 0},
-    {"intermediate_size", NULL, SHAPE(n_ff), PARAM_U32, false, 1, 1 << 20, 0},
+    {"head_dim", "attention.key_length", SHAPE(head_dim), PARAM_U32, false, 2, 4096, 0},
+    {"intermediate_size", "feed_forward_length", SHAPE(n_ff), PARAM_U32, false, 1, 1 << 20, 0},
     {"vocab_size", NULL, SHAPE(n_vocab), PARAM_U32, true, 1, MODEL_VOCAB, 0},
-    {"max_position_embeddings", NULL, SHAPE(context), PARAM_U32, true, 1, 1 << 30, 0},
-    {"norm_eps", NULL, SHAPE(norm_eps), PARAM_F32, true, 1e-12, 1, 0},
-    {"rope_theta", NULL, SHAPE(rope_theta), PARAM_F32, false, 1, 1e12, 1e6},
-    {"conv_L_cache", NULL, SHAPE(conv_taps), PARAM_U32, true, 2, GRAPH_TAPS, 0},
+    {"max_position_embeddings", "context_length", SHAPE(context), PARAM_U32, true, 1, 1 << 30, 0},
+    {"norm_eps", "attention.layer_norm_rms_epsilon", SHAPE(norm_eps), PARAM_F32, true, 1e-12, 1, 0},
+    {"rope_theta", "rope.freq_base", SHAPE(rope_theta), PARAM_F32, false, 1, 1e12, 1e6},
+    {NULL, "rope.dimension_count", SHAPE(rope_dims), PARAM_U32, false, 2, 4096, 0},
+    {"conv_L_cache", "shortconv.l_cache", SHAPE(conv_taps), PARAM_U32, true, 2, GRAPH_TAPS, 0},
     {"tie_word_embeddings", NULL, SHAPE(tied), PARAM_BOOL, false, 0, 1, 1},
 };
 
@@ -31,28 +34,50 @@ static const model_param PARAMS[] = {
 #define CONVOLVES SHAPE_NONE, SLOT_IN(is_recurrent)
 
 static const model_slot SLOTS[N_SLOTS] = {
-    [PART_EMBED] = {"embed_tokens.weight", NULL, SLOT_MODEL, SHAPE(n_vocab), SHAPE(n_embd), false,
-                    .if_flag = SHAPE_NONE},
-    [PART_HEAD] = {"lm_head.weight", NULL, SLOT_HEAD, SHAPE(n_vocab), SHAPE(n_embd), true,
-                   .if_flag = SHAPE_NONE},
-    [PART_FINAL_NORM] = {"embedding_norm.weight", NULL, SLOT_MODEL, SHAPE_NONE, SHAPE(n_embd),
-                         false, .if_flag = SHAPE_NONE},
-    [PART_ATTN_NORM] = VECTOR("operator_norm.weight", n_embd, SHAPE_NONE, 0),
-    [PART_Q] = MATRIX("self_attn.q_proj.weight", q_dim, n_embd, ATTENDS),
-    [PART_K] = MATRIX("self_attn.k_proj.weight", kv_dim, n_embd, ATTENDS),
-    [PART_V] = MATRIX("self_attn.v_proj.weight", kv_dim, n_embd, ATTENDS),
-    [PART_O] = MATRIX("self_attn.out_proj.weight", n_embd, q_dim, ATTENDS),
-    [PART_Q_NORM] = VECTOR("self_attn.q_layernorm.weight", head_dim, ATTENDS),
-    [PART_K_NORM] = VECTOR("self_attn.k_layernorm.weight", head_dim, ATTENDS),
-    [PART_MLP_NORM] = VECTOR("ffn_norm.weight", n_embd, SHAPE_NONE, 0),
-    [PART_GATE] = MATRIX("feed_forward.w1.weight", n_ff, n_embd, SHAPE_NONE, 0),
-    [PART_UP] = MATRIX("feed_forward.w3.weight", n_ff, n_embd, SHAPE_NONE, 0),
-    [PART_DOWN] = MATRIX("feed_forward.w2.weight", n_embd, n_ff, SHAPE_NONE, 0),
-    [CONV_IN] = MATRIX("conv.in_proj.weight", conv_dim, n_embd, CONVOLVES),
-    [CONV] = {"conv.conv.weight", NULL, SLOT_LAYER, SHAPE(n_embd), SHAPE(conv_taps), false,
-              SHAPE_NONE, .layers = SLOT_IN(is_recurrent), .squeeze = true},
-    [CONV_OUT] = MATRIX("conv.out_proj.weight", n_embd, n_embd, CONVOLVES),
+    [PART_EMBED] = {"embed_tokens.weight", "token_embd.weight", SLOT_MODEL, SHAPE(n_vocab),
+                    SHAPE(n_embd), false, .if_flag = SHAPE_NONE},
+    [PART_HEAD] = {"lm_head.weight", "output.weight", SLOT_HEAD, SHAPE(n_vocab), SHAPE(n_embd),
+                   true, .if_flag = SHAPE_NONE},
+    [PART_FINAL_NORM] = {"embedding_norm.weight", "token_embd_norm.weight", SLOT_MODEL, SHAPE_NONE,
+                         SHAPE(n_embd), false, .if_flag = SHAPE_NONE},
+    [PART_ATTN_NORM] = VECTOR("operator_norm.weight", "attn_norm.weight", n_embd, SHAPE_NONE, 0),
+    [PART_Q] = MATRIX("self_attn.q_proj.weight", "attn_q.weight", q_dim, n_embd, ATTENDS),
+    [PART_K] = MATRIX("self_attn.k_proj.weight", "attn_k.weight", kv_dim, n_embd, ATTENDS),
+    [PART_V] = MATRIX("self_attn.v_proj.weight", "attn_v.weight", kv_dim, n_embd, ATTENDS),
+    [PART_O] = MATRIX("self_attn.out_proj.weight", "attn_output.weight", n_embd, q_dim, ATTENDS),
+    [PART_Q_NORM] = VECTOR("self_attn.q_layernorm.weight", "attn_q_norm.weight", head_dim, ATTENDS),
+    [PART_K_NORM] = VECTOR("self_attn.k_layernorm.weight", "attn_k_norm.weight", head_dim, ATTENDS),
+    [PART_MLP_NORM] = VECTOR("ffn_norm.weight", "ffn_norm.weight", n_embd, SHAPE_NONE, 0),
+    [PART_GATE] = MATRIX("feed_forward.w1.weight", "ffn_gate.weight", n_ff, n_embd, SHAPE_NONE, 0),
+    [PART_UP] = MATRIX("feed_forward.w3.weight", "ffn_up.weight", n_ff, n_embd, SHAPE_NONE, 0),
+    [PART_DOWN] = MATRIX("feed_forward.w2.weight", "ffn_down.weight", n_embd, n_ff, SHAPE_NONE, 0),
+    [CONV_IN] =
+        MATRIX("conv.in_proj.weight", "shortconv.in_proj.weight", conv_dim, n_embd, CONVOLVES),
+    [CONV] = {"conv.conv.weight", "shortconv.conv.weight", SLOT_LAYER, SHAPE(n_embd),
+              SHAPE(conv_taps), false, SHAPE_NONE, .layers = SLOT_IN(is_recurrent),
+              .squeeze = true},
+    [CONV_OUT] =
+        MATRIX("conv.out_proj.weight", "shortconv.out_proj.weight", n_embd, n_embd, CONVOLVES),
 };
+
+/* A convolution has no key heads; the others have as many as each other. */
+static weft_status read_gguf_layers(model_params *p, const model_source *source, weft_error *err)
+{
+    uint32_t counts[MODEL_LAYERS];
+    bool found;
+    weft_status status =
+        list_layer_counts(p, source, "attention.head_count_kv", 4096, counts, &found, err);
+    if (status == WEFT_OK && !found)
+        status = err_set(err, WEFT_FORMAT, "the file has no attention.head_count_kv");
+    for (uint32_t i = 0; i < p->n_layers && status == WEFT_OK; i++) {
+        p->is_recurrent[i] = counts[i] == 0;
+        if (p->n_kv_heads == 0) p->n_kv_heads = counts[i];
+        if (counts[i] == 0 || counts[i] == p->n_kv_heads) continue;
+        status = err_set(err, WEFT_UNSUPPORTED, "layers of %u and of %u key heads", p->n_kv_heads,
+                         counts[i]);
+    }
+    return status;
+}
 
 /* Layers by their types, or those that attend by their numbers; all attend where neither is said.
  */
@@ -60,6 +85,7 @@ static weft_status derive_layers(model_params *p, const model_source *source, we
 {
     const json *types = json_get(source->config, "layer_types");
     const json *attends = json_get(source->config, "full_attn_idxs");
+    if (source->is_gguf) return read_gguf_layers(p, source, err);
     bool typed = json_kind_of(types) == JSON_KIND_ARRAY;
     bool listed = !typed && json_kind_of(attends) == JSON_KIND_ARRAY;
     if (typed && json_length(types) != p->n_layers) {
@@ -85,7 +111,7 @@ static weft_status derive_layers(model_params *p, const model_source *source, we
     return WEFT_OK;
 }
 
-/* Two thirds of the width that the config gives, times a factor, up to a multiple: unless it says
+/* Two thirds of the width that a config gives, times a factor, up to a multiple: unless it says
  * that the width is meant as it stands. */
 static weft_status derive_width(model_params *p, const model_source *source, weft_error *err)
 {
@@ -101,7 +127,9 @@ static weft_status derive_width(model_params *p, const model_source *source, wef
         status = source_number(source, "block_ffn_dim_multiplier", NULL, &found, &factor, err);
     if (status == WEFT_OK)
         status = source_number(source, "block_multiple_of", NULL, &found, &multiple, err);
-    if (status != WEFT_OK) return status;
+    if (status == WEFT_OK && source->is_gguf && p->n_ff == 0)
+        status = err_set(err, WEFT_FORMAT, "the file has no feed_forward_length");
+    if (status != WEFT_OK || source->is_gguf) return status;
     if (!(width >= 1.0 && width <= 1 << 20 && multiple >= 1.0 && multiple <= 1 << 20)) {
         return err_set(err, WEFT_FORMAT,
                        "config.json: an MLP of width %g in multiples of %g is not possible", width,
@@ -119,11 +147,19 @@ static weft_status derive_width(model_params *p, const model_source *source, wef
     return WEFT_OK;
 }
 
-static weft_status check_biases(const model_source *source, weft_error *err)
+/* Values that would be computed wrongly. */
+static weft_status refuse(const model_source *source, weft_error *err)
 {
     bool found;
     bool bias = false;
-    weft_status status = source_flag(source, "conv_bias", NULL, &found, &bias, err);
+    double window = 0.0;
+    weft_status status =
+        source_number(source, NULL, "attention.sliding_window", &found, &window, err);
+    if (status == WEFT_OK && window != 0.0) {
+        return err_set(err, WEFT_UNSUPPORTED, "attention.sliding_window %g is not supported",
+                       window);
+    }
+    if (status == WEFT_OK) status = source_flag(source, "conv_bias", NULL, &found, &bias, err);
     if (status != WEFT_OK || !bias) return status;
     return err_set(err, WEFT_UNSUPPORTED, "config.json: conv_bias is not supported for lfm2");
 }
@@ -131,7 +167,7 @@ static weft_status check_biases(const model_source *source, weft_error *err)
 static weft_status derive(model_params *p, const model_source *source, weft_error *err)
 {
     bool found;
-    weft_status status = check_biases(source, err);
+    weft_status status = refuse(source, err);
     if (status == WEFT_OK)
         status = source_flag(source, "tie_embedding", NULL, &found, &p->tied, err);
     if (status == WEFT_OK) status = derive_layers(p, source, err);
@@ -179,10 +215,10 @@ static void build(model_build *b)
 }
 
 static const char *const HF_TYPES[] = {"lfm2", NULL};
-static const char *const GGUF_TYPES[] = {NULL};
+static const char *const GGUF_TYPES[] = {"lfm2", NULL};
 static const char *const DROP[] = {"*.rotary_emb.inv_freq", NULL};
 
-static const mlx_form MLX = {.config = "{\"conv_bias\":false}"};
+static const mlx_form MLX = {.only_json = true, .config = "{\"conv_bias\":false}"};
 
 const model_family MODEL_FAMILY_LFM2 = {
     .name = "lfm2",

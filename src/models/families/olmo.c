@@ -1,6 +1,7 @@
 /* olmo.c - OLMo: Llama with layer norms that have no weights. Source: Transformers' modeling_olmo;
  * llama.cpp's architecture "olmo", whose converter permutes the rows of q and k so that
- * neighbouring elements rotate together. */
+ * neighbouring elements rotate together. What is converted has Hugging Face's names, where mlx-lm's
+ * olmo reads those of files older than these. */
 #include "models/dense.h"
 
 static const model_param PARAMS[] = {
@@ -35,4 +36,5 @@ const model_family MODEL_FAMILY_OLMO = {
     .gguf_types = DENSE_TYPES("olmo"),
     .dense = &RECORD,
     DENSE_FAMILY,
+    .mlx = &DENSE_MLX_PAIRS,
 };

@@ -1,5 +1,5 @@
 /* olmo3.c - OLMo 3: OLMo 2 with a window in three layers of four. Only the others have rope
- * scaling. Source: Transformers' modeling_olmo3. */
+ * scaling. Source: Transformers' modeling_olmo3. In GGUF files it is an olmo2. */
 #include "models/dense.h"
 
 static const model_param PARAMS[] = {

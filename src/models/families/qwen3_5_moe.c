@@ -5,7 +5,7 @@
 static const model_param PARAMS[] = {HYBRID_PARAMS, HYBRID_EXPERT_PARAMS};
 
 static const char *const HF_TYPES[] = {"qwen3_5_moe_text", "qwen3_5_moe", NULL};
-static const char *const GGUF_TYPES[] = {NULL};
+static const char *const GGUF_TYPES[] = {"qwen35moe", NULL};
 
 static weft_status derive(model_params *p, const model_source *source, weft_error *err)
 {
@@ -17,7 +17,7 @@ static weft_status derive(model_params *p, const model_source *source, weft_erro
 static const mlx_type MLX_TYPES[] = {{"qwen3_5_moe_text", "qwen3_5_moe", "language_model.model."},
                                      {"qwen3_5_moe", "qwen3_5_moe", "language_model.model."},
                                      {NULL, NULL, NULL}};
-static const mlx_form MLX = {.types = MLX_TYPES};
+static const mlx_form MLX = {.types = MLX_TYPES, .only_json = true};
 
 const model_family MODEL_FAMILY_QWEN3_5_MOE = {
     .name = "qwen3_5_moe",

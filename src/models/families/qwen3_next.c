@@ -6,13 +6,13 @@
 static const model_param PARAMS[] = {
     HYBRID_PARAMS,
     HYBRID_EXPERT_PARAMS,
-    {"intermediate_size", NULL, SHAPE(n_ff), PARAM_U32, true, 1, 1 << 20, 0},
+    {"intermediate_size", "feed_forward_length", SHAPE(n_ff), PARAM_U32, true, 1, 1 << 20, 0},
     {"decoder_sparse_step", NULL, SHAPE(moe_interval), PARAM_U32, false, 1, MODEL_LAYERS, 1},
     {"norm_topk_prob", NULL, SHAPE(route_normalize), PARAM_BOOL, false, 0, 1, 1},
 };
 
 static const char *const HF_TYPES[] = {"qwen3_next", NULL};
-static const char *const GGUF_TYPES[] = {NULL};
+static const char *const GGUF_TYPES[] = {"qwen3next", NULL};
 
 static weft_status derive(model_params *p, const model_source *source, weft_error *err)
 {
@@ -31,7 +31,7 @@ static weft_status derive(model_params *p, const model_source *source, weft_erro
     return status;
 }
 
-static const mlx_form MLX = {.config = "{\"mlp_only_layers\":[]}"};
+static const mlx_form MLX = {.only_json = true, .config = "{\"mlp_only_layers\":[]}"};
 
 const model_family MODEL_FAMILY_QWEN3_NEXT = {
     .name = "qwen3_next",
