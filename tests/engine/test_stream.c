@@ -339,8 +339,8 @@ static void test_failing_reads(void **state)
             } else {
                 assert_memory_equal(logits, expected, sizeof expected);
             }
-            if (!hit) break;
             atomic_store(&disk.fail_at, 0);
+            if (!hit) break;
             assert_ok(answer(engine, PROMPT, FAULT_PROMPT, FAULT_NEW, logits, &err), &err);
             assert_memory_equal(logits, expected, sizeof expected);
         }
