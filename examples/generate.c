@@ -19,36 +19,27 @@ static weft_status submit(weft_engine *engine, const weft_model *model, const ch
     weft_status status = weft_tokenize(model, text, strlen(text), WEFT_TOKENIZE_SPECIALS, ids,
                                        MAX_PROMPT, &n_ids, err);
     if (status != WEFT_OK) return status;
-    weft_request request = {.struct_size = sizeof request};
+    weft_request request = {.struct_size = sizeof request}; /* sampling all 0: greedy */
+    request.flags = WEFT_REQUEST_TEXT | WEFT_REQUEST_CONTINUES;
     request.prompt = ids;
     request.n_prompt = (uint32_t)n_ids;
     request.max_new = max_new;
-    request.sampling.top_p = 1.0f; /* temperature 0: greedy */
     return weft_submit(engine, &request, handle, err);
 }
 
 /* Steps until the request is done, printing whole characters. */
-static weft_status stream(weft_engine *engine, const weft_model *model, weft_handle handle,
-                          weft_error *err)
+static weft_status stream(weft_engine *engine, weft_handle handle, weft_error *err)
 {
-    weft_detokenizer *detokenizer = NULL;
     weft_event event = {.struct_size = sizeof event};
-    const char *text = NULL;
-    size_t n_bytes = 0;
     uint32_t n_active = 0;
-    weft_status status = weft_detokenizer_create(model, 0, &detokenizer, err);
+    weft_status status = WEFT_OK;
     while (status == WEFT_OK && event.kind != WEFT_EVENT_DONE) {
         status = weft_poll(engine, handle, &event, err);
         if (status == WEFT_OK && event.kind == WEFT_EVENT_NONE)
             status = weft_step(engine, &n_active, err);
-        if (status != WEFT_OK || event.kind != WEFT_EVENT_TOKEN) continue;
-        status = weft_detokenizer_push(detokenizer, event.token, &text, &n_bytes, err);
-        if (status == WEFT_OK) fwrite(text, 1, n_bytes, stdout);
+        if (status == WEFT_OK) fwrite(event.text, 1, event.n_text, stdout);
         fflush(stdout);
     }
-    if (status == WEFT_OK) status = weft_detokenizer_flush(detokenizer, &text, &n_bytes, err);
-    if (status == WEFT_OK) fwrite(text, 1, n_bytes, stdout);
-    weft_detokenizer_destroy(detokenizer);
     if (status != WEFT_OK || event.finish != WEFT_FINISH_ERROR) return status;
     if (err != NULL) *err = event.error;
     return event.error.status;
@@ -68,7 +59,7 @@ int main(int argc, char **argv)
     weft_status status = weft_model_open(argv[1], NULL, &model, &err);
     if (status == WEFT_OK) status = weft_engine_open(model, NULL, &engine, &err);
     if (status == WEFT_OK) status = submit(engine, model, argv[2], max_new, &handle, &err);
-    if (status == WEFT_OK) status = stream(engine, model, handle, &err);
+    if (status == WEFT_OK) status = stream(engine, handle, &err);
     weft_engine_close(engine);
     weft_model_close(model);
     if (status == WEFT_OK) return putchar('\n') == EOF;

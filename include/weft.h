@@ -144,6 +144,7 @@ typedef struct weft_model_info {
      * what is not supported. */
     weft_pooling pooling;
     weft_normalize normalize;
+    float repetition_penalty, typical_p; /* as temperature; 1: off */
 } weft_model_info;
 
 WEFT_API weft_status weft_model_get_info(const weft_model *model, weft_model_info *info,
@@ -311,17 +312,57 @@ WEFT_API weft_status weft_model_state_bytes(const weft_model *model,
 /* Accepts NULL. Requests still open are cancelled and released. */
 WEFT_API void weft_engine_close(weft_engine *engine);
 
+/* What is added to the logit of a token: -100 to 100, or minus infinity: it is never sampled. */
+typedef struct weft_logit_bias {
+    int32_t token;
+    float bias;
+} weft_logit_bias;
+
+/* Most entries and bytes of a request's lists. */
+enum {
+    WEFT_LOGIT_BIASES = 1024,
+    WEFT_STOP_TEXTS = 16,
+    WEFT_STOP_TEXT_BYTES = 256,
+    WEFT_DRY_BREAKERS = 16,
+    WEFT_TOP_LOGPROBS = 32
+};
+
+/* How a token is chosen; all 0: the one with the largest logit. docs/sampling.md has the formulas,
+ * their sources and their order. What is out of its bounds is ARGUMENT, by its name. */
 typedef struct weft_sampling {
-    float temperature; /* 0: greedy; at most 100 */
-    float top_p;       /* (0, 1]; 1: off */
+    float temperature; /* 0: greedy, and of what follows only biases and penalties count; to 100 */
+    float top_p;       /* (0, 1]; 0 or 1: off */
     float min_p;       /* [0, 1); 0: off */
     uint32_t top_k;    /* 0: off */
     uint64_t seed;     /* the same seed gives the same answer, in any company */
+    float typical_p;   /* (0, 1]; 0 or 1: off */
+    /* How often the likeliest tokens are left out, 0 to 1, and how likely those are and the one
+     * that stays, above 0 to 0.5. */
+    float xtc_probability, xtc_threshold;
+    float repetition_penalty; /* [0.01, 100], of tokens of prompt and answer; 0 or 1: off */
+    float presence_penalty;   /* [-2, 2], of tokens of the answer; 0: off */
+    float frequency_penalty;  /* likewise, as often as they are there */
+    uint32_t penalty_range;   /* how many of the last tokens these three look at; 0: all */
+    float dry_multiplier;     /* [0, 100], of tokens that would repeat prompt or answer; 0: off */
+    float dry_base;           /* [1, 100], for each further token of a repeat; 0: 1.75 */
+    uint32_t dry_allowed_length; /* of a repeat that is not penalized yet; 0: 2 */
+    uint32_t dry_range;          /* the last tokens that are looked at; 0: all */
+    uint32_t n_dry_breakers;
+    /* [n_dry_breakers]: no repeat reaches over a token that has one of these in its text. Not
+     * empty, of at most WEFT_STOP_TEXT_BYTES; copied. */
+    const char *const *dry_breakers;
+    const weft_logit_bias *logit_bias; /* [n_logit_bias]; those of one token add up; copied */
+    uint32_t n_logit_bias;
 } weft_sampling;
 
 enum {
     WEFT_REQUEST_IGNORE_STOP = 1, /* neither the model's nor the request's ids end it */
-    WEFT_REQUEST_NO_CACHE = 2     /* it neither begins with what another left nor leaves anything */
+    WEFT_REQUEST_NO_CACHE = 2,    /* it neither begins with what another left nor leaves anything */
+    WEFT_REQUEST_TEXT = 4,        /* events carry text; so they do where there are stop_texts */
+    WEFT_REQUEST_SPECIALS = 8,    /* of text: special tokens appear in it */
+    WEFT_REQUEST_SHOW_STOP = 16,  /* of text: a stop text that ends it is its end, too */
+    WEFT_REQUEST_CONTINUES = 32   /* of text: it goes on from other text, so that its first token
+                                     keeps the space that some tokenizers drop at a beginning */
 };
 
 enum { WEFT_IMAGE_AS_IS = 1 /* it is not resized: its sides must be what the model takes */ };
@@ -391,6 +432,14 @@ typedef struct weft_request {
     int32_t priority;
     /* After so many milliseconds since the submit it ends before the next step; 0: it does not. */
     uint32_t deadline_ms;
+    /* Tokens before which it does not end by itself: stop ids are not sampled there, and stop_texts
+     * are looked for in the text of later tokens only. At most max_new. */
+    uint32_t min_new;
+    uint32_t n_top; /* events carry so many of the likeliest tokens; at most WEFT_TOP_LOGPROBS */
+    /* [n_stop_texts], not empty, of at most WEFT_STOP_TEXT_BYTES; copied. The answer ends with the
+     * token that completes one, wherever tokens begin; its text ends before it. */
+    const char *const *stop_texts;
+    uint32_t n_stop_texts; /* at most WEFT_STOP_TEXTS */
 } weft_request;
 
 #define WEFT_PRIORITY_STEPS 256
@@ -419,7 +468,7 @@ typedef enum weft_event_kind {
 
 typedef enum weft_finish {
     WEFT_FINISH_NONE = 0,
-    WEFT_FINISH_STOP = 1,   /* a stop id was sampled; it is the last TOKEN */
+    WEFT_FINISH_STOP = 1,   /* a stop id was sampled, or a stop text completed, by the last TOKEN */
     WEFT_FINISH_LENGTH = 2, /* max_new tokens, or the context is full */
     WEFT_FINISH_CANCELLED = 3,
     WEFT_FINISH_ERROR = 4,   /* status and message say what */
@@ -434,6 +483,11 @@ typedef enum weft_cache_limit {
     WEFT_CACHE_LIMIT_CONVERTED = 3, /* what is kept was converted later than that (start=) */
     WEFT_CACHE_LIMIT_ROOM = 4       /* memory_bytes has no room for that beside the request */
 } weft_cache_limit;
+
+typedef struct weft_top_logprob {
+    int32_t token;
+    float logprob;
+} weft_top_logprob;
 
 typedef struct weft_event {
     uint32_t struct_size;
@@ -451,6 +505,18 @@ typedef struct weft_event {
     uint32_t first;    /* with LOGITS */
     uint32_t n_rows;   /* with LOGITS and EMBEDDING */
     uint32_t n_paused; /* with DONE: how often it made room for others */
+    /* With TOKEN: the n_top likeliest, as logprob has them, in descending order, equal ones by
+     * ascending id; fewer where other logits are minus infinity. Borrowed until the next poll of
+     * the request, as text is. */
+    const weft_top_logprob *top;
+    uint32_t n_top;
+    /* With TOKEN and DONE: what there is to say now, whole UTF-8. What may be the beginning of a
+     * character or of a stop text comes with a later event, the rest with DONE, where an incomplete
+     * character is U+FFFD. A stop id has no text. */
+    uint32_t n_text;
+    const char *text; /* not NULL */
+    /* With DONE: the id that ended it and which of stop_texts did; -1: none. */
+    int32_t stop_id, stop_text;
 } weft_event;
 
 /* The next event of a request, NONE if there is none yet. */

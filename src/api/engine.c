@@ -14,6 +14,8 @@ enum {
     DRAFTS_DEFAULT = 8,
     IMAGE_TOKENS_DEFAULT = 1280,
     IMAGE_TOKENS_MOST = 16384,
+    REQUEST_FLAGS = WEFT_REQUEST_IGNORE_STOP | WEFT_REQUEST_NO_CACHE | WEFT_REQUEST_TEXT |
+                    WEFT_REQUEST_SPECIALS | WEFT_REQUEST_SHOW_STOP | WEFT_REQUEST_CONTINUES,
 };
 
 static weft_status check_range(const char *name, uint32_t value, uint32_t most, weft_error *err)
@@ -89,7 +91,10 @@ static weft_status take_options(const weft_model *model, const weft_engine_optio
     if (model == NULL) return err_set(err, WEFT_ARGUMENT, "model is NULL");
     weft_engine_options from = {.struct_size = sizeof from};
     weft_status status = API_TAKE(from, options, memory_bytes, "weft_engine_options", err);
-    return status == WEFT_OK ? effective(&from, model->model, o, err) : status;
+    if (status == WEFT_OK) status = effective(&from, model->model, o, err);
+    o->tokenizer = model->tokenizer;
+    o->tokenizer_error = &model->tokenizer_error;
+    return status;
 }
 
 weft_status weft_engine_open(const weft_model *model, const weft_engine_options *options,
@@ -172,7 +177,7 @@ weft_status weft_submit(weft_engine *engine, const weft_request *request, weft_h
     weft_request ours = {.struct_size = sizeof ours};
     status = API_TAKE(ours, request, new_logits, "weft_request", err);
     if (status != WEFT_OK) return status;
-    if ((ours.flags & ~(uint32_t)(WEFT_REQUEST_IGNORE_STOP | WEFT_REQUEST_NO_CACHE)) != 0) {
+    if ((ours.flags & ~(uint32_t)REQUEST_FLAGS) != 0) {
         return err_set(err, WEFT_ARGUMENT, "unknown flags %x", ours.flags);
     }
     if (ours.n_images > 0) return submit_images(engine, &ours, handle, err);

@@ -126,6 +126,8 @@ weft_status weft_model_get_info(const weft_model *model, weft_model_info *info, 
         .top_p = s->top_p,
         .min_p = s->min_p,
         .top_k = s->top_k,
+        .repetition_penalty = s->repetition_penalty,
+        .typical_p = s->typical_p,
         .has_logits = m->graph.output != 0,
     };
     if (m->embedding.error.status == WEFT_OK) {

@@ -49,7 +49,7 @@ void strbuf_deinit(strbuf *buf)
     buf->capacity = 0;
 }
 
-static weft_status reserve(strbuf *buf, size_t extra)
+weft_status strbuf_reserve(strbuf *buf, size_t extra)
 {
     if (buf->status != WEFT_OK) return buf->status;
     if (extra > buf->limit - buf->len) return buf->status = WEFT_LIMIT;
@@ -66,7 +66,7 @@ static weft_status reserve(strbuf *buf, size_t extra)
 
 weft_status strbuf_add(strbuf *buf, const char *bytes, size_t n_bytes)
 {
-    if (reserve(buf, n_bytes) != WEFT_OK) return buf->status;
+    if (strbuf_reserve(buf, n_bytes) != WEFT_OK) return buf->status;
     if (n_bytes != 0) memcpy(buf->ptr + buf->len, bytes, n_bytes);
     buf->len += n_bytes;
     buf->ptr[buf->len] = '\0';
@@ -92,7 +92,7 @@ weft_status strbuf_printf(strbuf *buf, const char *fmt, ...)
     int n = vsnprintf(NULL, 0, fmt, args);
     va_end(args);
     if (n < 0 && buf->status == WEFT_OK) buf->status = WEFT_LIMIT;
-    if (n >= 0 && reserve(buf, (size_t)n) == WEFT_OK) {
+    if (n >= 0 && strbuf_reserve(buf, (size_t)n) == WEFT_OK) {
         vsnprintf(buf->ptr + buf->len, (size_t)n + 1, fmt, again);
         buf->len += (size_t)n;
     }

@@ -35,6 +35,9 @@ typedef struct strbuf {
 void strbuf_init(strbuf *buf, const weft_allocator *allocator, size_t limit);
 void strbuf_deinit(strbuf *buf);
 
+/* Room for extra bytes more, so that adding them takes no memory. Fails as strbuf_add. */
+weft_status strbuf_reserve(strbuf *buf, size_t extra);
+
 /* NOMEM, or LIMIT when the buffer would exceed its limit; the buffer then holds what it held. */
 weft_status strbuf_add(strbuf *buf, const char *bytes, size_t n_bytes);
 weft_status strbuf_add_text(strbuf *buf, const char *text);

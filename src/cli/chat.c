@@ -127,9 +127,8 @@ static weft_status chat_turn(chat *c, str line, weft_error *err)
     size_t mark = chat_mark(c);
     generate_answer answer = {0};
     generate_request request = {.prompt = &c->ids,
-                                .max_new = c->options->max_new,
-                                .sampling = c->options->sampling,
-                                .draft = c->options->draft,
+                                .how = c->options->how,
+                                .continues = c->options->raw,
                                 .user = c,
                                 .text = show_text};
     strbuf_clear(&c->reply);

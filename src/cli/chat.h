@@ -7,9 +7,7 @@
 typedef struct chat_options {
     bool raw;           /* no template: the text so far is continued */
     const char *system; /* NULL: none */
-    uint32_t max_new;
-    weft_sampling sampling;
-    const char *draft; /* as in weft_request */
+    generate_options how;
 } chat_options;
 
 /* Messages as the template wants them: a JSON array that grows. */

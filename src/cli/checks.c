@@ -85,7 +85,8 @@ static weft_status make_questions(column *col, weft_error *err)
         col->questions[i] = (question){.ids = ids, .n_ids = n, .max_new = new_tokens(i)};
         col->questions[i].sampling.top_p = 1.0F;
         if (row->sampled)
-            col->questions[i].sampling = (weft_sampling){0.8F, 0.95F, 0.01F, 40, SEED + i};
+            col->questions[i].sampling = (weft_sampling){
+                .temperature = 0.8F, .top_p = 0.95F, .min_p = 0.01F, .top_k = 40, .seed = SEED + i};
         ids += n;
     }
     return WEFT_OK;

@@ -10,33 +10,18 @@ typedef struct stream {
     const generate_request *request;
     generate_answer *answer;
     weft_handle handle;
-    weft_detokenizer *detokenizer;
     progress progress;
     uint64_t start_ns;
     uint32_t n_steps;
-    /* The newest token waits for what follows: a stop token is the last and has no text. */
-    bool holds;
-    int32_t held;
 } stream;
 
-static void give(stream *st, const char *text, size_t n_bytes)
+static void give_text(const stream *st, const weft_event *event)
 {
-    if (n_bytes > 0 && st->request->text != NULL)
-        st->request->text(st->request->user, text, n_bytes);
+    if (event->n_text > 0 && st->request->text != NULL)
+        st->request->text(st->request->user, event->text, event->n_text);
 }
 
-static weft_status print_held(stream *st, weft_error *err)
-{
-    if (!st->holds || st->detokenizer == NULL) return WEFT_OK;
-    const char *text;
-    size_t n_bytes;
-    weft_status status = weft_detokenizer_push(st->detokenizer, st->held, &text, &n_bytes, err);
-    if (status == WEFT_OK) give(st, text, n_bytes);
-    st->holds = false;
-    return status;
-}
-
-static weft_status take_token(stream *st, int32_t id, weft_error *err)
+static weft_status take_token(stream *st, const weft_event *event, weft_error *err)
 {
     generate_answer *a = st->answer;
     a->total_s = (double)(clock_now_ns() - st->start_ns) / 1e9;
@@ -44,28 +29,22 @@ static weft_status take_token(stream *st, int32_t id, weft_error *err)
         a->first_s = a->total_s;
         progress_clear(&st->progress);
     }
-    weft_status status = print_held(st, err);
-    st->holds = true;
-    st->held = id;
-    return status == WEFT_OK ? id_list_add(&a->ids, id, err) : status;
+    give_text(st, event);
+    if (st->request->token != NULL) st->request->token(st->request->user, event);
+    return id_list_add(&a->ids, event->token, err);
 }
 
 static weft_status take_end(stream *st, const weft_event *event, weft_error *err)
 {
     st->answer->finish = event->finish;
+    st->answer->stop_text = event->stop_text;
     st->answer->n_cached = event->n_cached;
     st->answer->n_drafted = event->n_drafted;
     st->answer->n_accepted = event->n_accepted;
     if (event->finish == WEFT_FINISH_ERROR)
         return err_set(err, event->error.status, "%s", event->error.message);
-    if (event->finish == WEFT_FINISH_STOP) st->holds = false;
-    weft_status status = print_held(st, err);
-    if (status != WEFT_OK || st->detokenizer == NULL) return status;
-    const char *text;
-    size_t n_bytes;
-    status = weft_detokenizer_flush(st->detokenizer, &text, &n_bytes, err);
-    if (status == WEFT_OK) give(st, text, n_bytes);
-    return status;
+    give_text(st, event);
+    return WEFT_OK;
 }
 
 static void show_reading(stream *st)
@@ -84,11 +63,9 @@ static weft_status run(stream *st, weft_error *err)
         weft_status status = weft_poll(e, st->handle, &event, err);
         if (status == WEFT_OK && event.kind == WEFT_EVENT_DONE) return take_end(st, &event, err);
         if (status == WEFT_OK && event.kind == WEFT_EVENT_TOKEN)
-            status = take_token(st, event.token, err);
+            status = take_token(st, &event, err);
         if (status == WEFT_OK && event.kind == WEFT_EVENT_NONE) {
-            status = print_held(st, err);
-            if (status == WEFT_OK && (interrupt_take() || ferror(stdout)))
-                status = weft_cancel(e, st->handle, err);
+            if (interrupt_take() || ferror(stdout)) status = weft_cancel(e, st->handle, err);
             if (st->answer->ids.n == 0) show_reading(st);
             uint32_t n_active;
             if (status == WEFT_OK) status = weft_step(e, &n_active, err);
@@ -128,27 +105,31 @@ static weft_status count_prompt(const session *s, const generate_request *reques
 weft_status generate(session *s, const generate_request *request, generate_answer *answer,
                      weft_error *err)
 {
-    *answer = (generate_answer){.finish = WEFT_FINISH_NONE};
+    *answer = (generate_answer){.finish = WEFT_FINISH_NONE, .stop_text = -1};
     if (request->prompt->n > UINT32_MAX)
         return err_set(err, WEFT_LIMIT, "the prompt has %zu tokens", request->prompt->n);
     stream st = {.s = s, .request = request, .answer = answer, .start_ns = clock_now_ns()};
+    const generate_options *how = &request->how;
     weft_request r = {.struct_size = sizeof r,
                       .prompt = request->prompt->ids,
                       .n_prompt = (uint32_t)request->prompt->n,
-                      .max_new = request->max_new,
-                      .sampling = request->sampling,
-                      .draft = request->draft,
+                      .max_new = how->max_new,
+                      .min_new = how->min_new,
+                      .n_top = how->n_top,
+                      .sampling = how->sampling,
+                      .stop_texts = how->stop_texts,
+                      .n_stop_texts = how->n_stop_texts,
+                      .draft = how->draft,
                       .images = request->images,
                       .n_images = request->n_images};
+    if (request->text != NULL) r.flags |= WEFT_REQUEST_TEXT;
+    if (request->continues) r.flags |= WEFT_REQUEST_CONTINUES;
     weft_status status = count_prompt(s, request, answer, err);
-    if (status == WEFT_OK && request->text != NULL)
-        status = weft_detokenizer_create(s->model, 0, &st.detokenizer, err);
     if (status == WEFT_OK) status = weft_submit(s->engine, &r, &st.handle, err);
     if (status == WEFT_OK) status = run(&st, err);
     progress_clear(&st.progress);
     if (st.handle != 0) weft_release(s->engine, st.handle, NULL);
     if (st.handle != 0) note_said(s, request->prompt, &answer->ids);
-    weft_detokenizer_destroy(st.detokenizer);
     return status;
 }
 
@@ -181,11 +162,11 @@ void generate_print_speed(const session *s, const generate_request *request,
     fprintf(stderr, "; %zu new tokens", n_new);
     if (n_new > 1 && decode_s > 0.0)
         fprintf(stderr, ", %.1f tok/s", (double)(n_new - 1) / decode_s);
-    if (request->draft != NULL)
+    if (request->how.draft != NULL)
         fprintf(stderr, ", %u of %u drafts right", answer->n_accepted, answer->n_drafted);
     if (answer->first_s > 0.0) fprintf(stderr, "; first token after %.2f s", answer->first_s);
-    if (answer->finish == WEFT_FINISH_LENGTH && n_new == request->max_new) {
-        fprintf(stderr, "; stopped at -n %u", request->max_new);
+    if (answer->finish == WEFT_FINISH_LENGTH && n_new == request->how.max_new) {
+        fprintf(stderr, "; stopped at -n %u", request->how.max_new);
     } else if (answer->finish == WEFT_FINISH_LENGTH) {
         weft_engine_info info = {.struct_size = sizeof info};
         weft_engine_get_info(s->engine, &info, NULL);

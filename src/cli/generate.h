@@ -4,21 +4,31 @@
 
 #include "cli/session.h"
 
+/* How to answer: each as in weft_request. */
+typedef struct generate_options {
+    uint32_t max_new, min_new, n_top;
+    weft_sampling sampling;
+    const char *draft;
+    const char *const *stop_texts; /* [n_stop_texts] */
+    uint32_t n_stop_texts;
+} generate_options;
+
 typedef struct generate_request {
     const id_list *prompt;
-    uint32_t max_new;
-    weft_sampling sampling;
-    const char *draft;        /* as in weft_request */
+    generate_options how;
+    bool continues;           /* the answer goes on from the text of the prompt */
     const weft_image *images; /* [n_images], one for each placeholder of the prompt */
     uint32_t n_images;
     /* Whole characters, as they come; NULL: nobody looks. */
     void *user;
     void (*text)(void *user, const char *bytes, size_t n_bytes);
+    void (*token)(void *user, const weft_event *event); /* each TOKEN; NULL: the same */
 } generate_request;
 
 typedef struct generate_answer {
     id_list ids; /* the caller frees it; a stop id at the end is in it */
     weft_finish finish;
+    int32_t stop_text;                        /* of how.stop_texts, which ended it; -1: none */
     size_t n_prompt;                          /* tokens, those of images counted */
     uint32_t n_cached, n_drafted, n_accepted; /* as in weft_event */
     double first_s;                           /* from the submission to the first token */

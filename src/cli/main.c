@@ -10,6 +10,7 @@ static uint32_t take_sets(const command *c, option_set sets[OPTION_SETS])
 {
     uint32_t n = 0;
     sets[n++] = (option_set){c->options, c->n_options};
+    if (c->more_options != NULL) sets[n++] = (option_set){c->more_options, *c->n_more_options};
     for (uint32_t set = SESSION_ENGINE; set <= SESSION_LAST; set <<= 1) {
         if ((c->session_sets & set) != 0) sets[n++] = session_options(set);
     }

@@ -71,6 +71,7 @@ int manual_print(void)
 static void print_sets(const command *c, bool markdown, strbuf *out)
 {
     options_print(c->options, c->n_options, markdown, out);
+    if (c->more_options != NULL) options_print(c->more_options, *c->n_more_options, markdown, out);
     for (uint32_t set = SESSION_ENGINE; set <= SESSION_LAST && !markdown; set <<= 1) {
         option_set options = session_options(set);
         if ((c->session_sets & set) != 0)

@@ -57,7 +57,7 @@ typedef struct option_set {
     size_t n_rows;
 } option_set;
 
-enum { OPTION_SETS = 4, OPTION_OPERANDS = 2 };
+enum { OPTION_SETS = 5, OPTION_OPERANDS = 2 };
 
 typedef struct option_parse {
     option_set sets[OPTION_SETS];

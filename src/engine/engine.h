@@ -7,6 +7,7 @@
 #include "engine/drafters/drafter.h"
 #include "engine/media.h"
 #include "models/model.h"
+#include "tokenizer/tokenizer.h"
 
 /* Effective options: nothing is 0 that must not be. */
 typedef struct engine_options {
@@ -15,9 +16,11 @@ typedef struct engine_options {
     uint32_t n_threads, context, max_sequences, chunk_tokens, max_outputs;
     uint32_t max_drafts; /* at most DRAFTS_MOST; 0: none */
     uint32_t max_image_tokens;
-    uint64_t memory_bytes; /* 0: as weft.h says */
-    uint64_t cache_bytes;  /* 0: what memory_bytes leaves */
-    uint64_t expert_bytes; /* experts are streamed through so many; 0: they are not */
+    uint64_t memory_bytes;      /* 0: as weft.h says */
+    uint64_t cache_bytes;       /* 0: what memory_bytes leaves */
+    uint64_t expert_bytes;      /* experts are streamed through so many; 0: they are not */
+    const tokenizer *tokenizer; /* borrowed; NULL: none, for the reason that may stand beside it */
+    const weft_error *tokenizer_error;
     bool no_cache;
 } engine_options;
 

@@ -34,7 +34,6 @@ static weft_status check_prompt(const weft_engine *e, const weft_request *r, wef
 static weft_status check_request(const weft_engine *e, const weft_request *r, uint32_t n_prompt,
                                  weft_error *err)
 {
-    uint32_t n_vocab = e->model->params.n_vocab;
     uint32_t context = e->options.context;
     if (n_prompt > context) {
         return err_set(err, WEFT_LIMIT, "the prompt has %u tokens, the context holds %u", n_prompt,
@@ -47,13 +46,11 @@ static weft_status check_request(const weft_engine *e, const weft_request *r, ui
             "most %u (chunk_tokens)",
             n_prompt, e->options.chunk_tokens);
     }
-    if (r->n_stop_ids > 0 && r->stop_ids == NULL)
-        return err_set(err, WEFT_ARGUMENT, "stop_ids is NULL");
     if (r->prompt_logits_rows > 0 && r->prompt_logits == NULL)
         return err_set(err, WEFT_ARGUMENT, "prompt_logits_rows is %u, prompt_logits is NULL",
                        r->prompt_logits_rows);
-    weft_status status = check_ids(r->stop_ids, r->n_stop_ids, n_vocab, "stop id", err);
-    if (status == WEFT_OK) status = sampling_check(&r->sampling, err);
+    weft_status status = sampling_check_request(e, r, err);
+    if (status == WEFT_OK) status = text_check(e, r, err);
     if (status == WEFT_OK) status = embed_check(e, r, err);
     if (status == WEFT_OK && r->draft != NULL && e->options.max_drafts == 0) {
         return err_set(err, WEFT_ARGUMENT, "draft is '%.40s', the engine was opened for no drafts",
@@ -111,11 +108,12 @@ void request_destroy(const weft_engine *e, request *r)
 {
     const weft_allocator *a = e->env.allocator;
     embed_deinit(e, r);
+    sampling_deinit(e, r);
+    text_deinit(e, r);
     mem_free(a, r->tokens, token_bytes(r));
     mem_free(a, r->media_keys, key_bytes(r));
     media_free(a, &r->media, e->model->params.n_embd);
     mem_free(a, r->logprobs, r->max_new * sizeof(float));
-    mem_free(a, r->stop_ids, r->n_stop_ids * sizeof(int32_t));
     if (r->draft_bytes > 0) mem_free(a, r->draft_state, r->draft_bytes);
     mem_free(a, r, sizeof *r);
 }
@@ -134,9 +132,7 @@ static request *request_create(const weft_engine *e, const weft_request *from, m
     /* One token may follow a full context: it needs no position. */
     uint32_t room = e->options.context - r->n_prompt + 1;
     r->max_new = from->max_new < room ? from->max_new : room;
-    r->n_stop_ids = from->n_stop_ids;
     r->flags = from->flags;
-    r->sampling = from->sampling;
     r->salt = from->cache_salt;
     r->priority = from->priority;
     if (from->deadline_ms > 0) r->deadline = clock_now_ns() + (uint64_t)from->deadline_ms * 1000000;
@@ -146,15 +142,15 @@ static request *request_create(const weft_engine *e, const weft_request *from, m
     r->tokens = mem_alloc(a, token_bytes(r));
     r->media_keys = r->media.n_images > 0 ? mem_alloc_zero(a, key_bytes(r)) : NULL;
     r->logprobs = mem_alloc(a, r->max_new * sizeof(float));
-    r->stop_ids = mem_alloc(a, r->n_stop_ids * sizeof(int32_t));
-    bool ok = r->tokens && (r->logprobs || r->max_new == 0) && (r->stop_ids || r->n_stop_ids == 0);
+    bool ok = r->tokens && (r->logprobs || r->max_new == 0);
     ok = ok && (r->media_keys != NULL || r->media.n_images == 0);
-    if (!ok || !embed_init(e, r, from)) {
+    ok = sampling_init(e, r, from) && ok;
+    ok = text_init(e, r, from) && ok;
+    if (!embed_init(e, r, from) || !ok) {
         request_destroy(e, r);
         return NULL;
     }
     media_expand(e, &r->media, from, r->tokens, r->media_keys);
-    if (r->n_stop_ids > 0) memcpy(r->stop_ids, from->stop_ids, r->n_stop_ids * sizeof(int32_t));
     return r;
 }
 
@@ -239,8 +235,37 @@ static bool next_piece(request *r)
     return r->piece_polled;
 }
 
+static weft_status poll_token(request *r, weft_event *event, weft_error *err)
+{
+    event->kind = WEFT_EVENT_TOKEN;
+    event->token = r->tokens[r->n_prompt + r->n_polled];
+    event->logprob = r->logprobs[r->n_polled];
+    sampling_give(r, event);
+    weft_status status = text_give(r, event, err);
+    if (status == WEFT_OK) r->n_polled++;
+    return status;
+}
+
+static weft_status poll_done(request *r, weft_event *event, weft_error *err)
+{
+    event->kind = WEFT_EVENT_DONE;
+    event->finish = r->finish;
+    event->error = r->error;
+    event->n_drafted = r->n_drafted;
+    event->n_accepted = r->n_accepted;
+    event->n_paused = r->n_paused;
+    event->stop_id = r->text.stop_id;
+    event->stop_text = r->text.stop_text;
+    weft_status status = text_give(r, event, err);
+    if (status == WEFT_OK) r->done_polled = true;
+    return status;
+}
+
 weft_status engine_poll(weft_engine *e, weft_handle handle, weft_event *event, weft_error *err)
 {
+    weft_status status = WEFT_OK;
+    event->text = "";
+    event->stop_id = event->stop_text = -1;
     thread_lock_take(e->lock);
     request *r = queue_find(e, handle);
     if (r != NULL && next_piece(r)) {
@@ -252,18 +277,9 @@ weft_status engine_poll(weft_engine *e, weft_handle handle, weft_event *event, w
         event->n_rows = r->embedding.pooling == WEFT_POOLING_TOKENS ? r->n_prompt : 1;
         r->embedding.polled = true;
     } else if (r != NULL && r->n_polled < r->n_tokens - r->n_prompt) {
-        event->kind = WEFT_EVENT_TOKEN;
-        event->token = r->tokens[r->n_prompt + r->n_polled];
-        event->logprob = r->logprobs[r->n_polled];
-        r->n_polled++;
+        status = poll_token(r, event, err);
     } else if (r != NULL && r->phase == REQUEST_DONE && !r->done_polled) {
-        event->kind = WEFT_EVENT_DONE;
-        event->finish = r->finish;
-        event->error = r->error;
-        event->n_drafted = r->n_drafted;
-        event->n_accepted = r->n_accepted;
-        event->n_paused = r->n_paused;
-        r->done_polled = true;
+        status = poll_done(r, event, err);
     }
     if (r != NULL) {
         event->n_cached = r->n_cached;
@@ -271,7 +287,9 @@ weft_status engine_poll(weft_engine *e, weft_handle handle, weft_event *event, w
         event->cache_limit = r->cache_limit;
     }
     thread_lock_drop(e->lock);
-    return r != NULL ? WEFT_OK : unknown_handle(handle, err);
+    if (r == NULL) return unknown_handle(handle, err);
+    if (status != WEFT_OK) event->kind = WEFT_EVENT_NONE;
+    return status;
 }
 
 weft_status engine_cancel(weft_engine *e, weft_handle handle, weft_error *err)

@@ -6,8 +6,10 @@
 #include "engine/drafters/drafter.h"
 #include "engine/engine.h"
 #include "engine/media.h"
+#include "engine/stops.h"
 #include "kv/persist.h"
 #include "sample/chain.h"
+#include "tokenizer/detok.h"
 
 typedef enum request_phase { REQUEST_WAITING, REQUEST_ACTIVE, REQUEST_DONE } request_phase;
 
@@ -33,6 +35,37 @@ typedef struct request_embedding {
     bool normalize, ready, polled;
 } request_embedding;
 
+/* How a request's tokens are chosen. */
+typedef struct request_sampling {
+    weft_sampling params;  /* without dry_breakers; logit_bias is bias */
+    weft_logit_bias *bias; /* [params.n_logit_bias] */
+    uint64_t *breakers;    /* a mask of the tokens with one of dry_breakers; NULL: none */
+    int32_t *stop_ids;     /* [n_stop_ids]: all that end it */
+    uint32_t n_stop_ids, n_own_stops; /* the latter: those that the request has itself */
+    uint32_t min_new, n_top;
+    weft_top_logprob *top; /* [max_new, n_top]; token -1: there is none */
+} request_sampling;
+
+/* Who turns an answer's tokens into text. */
+typedef struct text_reader {
+    detok detok;
+    stops_state stops;
+} text_reader;
+
+/* The text of an answer. */
+typedef struct request_text {
+    bool given; /* events carry it; else all but stop_id and stop_text is clear */
+    stops stops;
+    text_reader stepping; /* the stepping thread's, looks for stop texts */
+    text_reader polling;
+    strbuf piece;               /* what the last event carried, and what is held back behind it */
+    size_t n_given;             /* bytes of the former */
+    str fresh;                  /* what a token made, until it lies in piece */
+    bool has_fresh;             /* it does not yet */
+    bool ended;                 /* a stop text was met by polling */
+    int32_t stop_id, stop_text; /* what ended the answer; -1: none */
+} request_text;
+
 /* A request, from submit to release. The engine's lock guards every field but where it says
  * otherwise. */
 typedef struct request {
@@ -47,12 +80,12 @@ typedef struct request {
     request_phase phase;
     int32_t *tokens; /* [n_prompt + max_new]: the prompt, then what was sampled */
     float *logprobs; /* [max_new] */
-    int32_t *stop_ids;
-    uint32_t n_prompt, max_new, n_stop_ids, flags;
+    uint32_t n_prompt, max_new, flags;
     uint32_t n_tokens;    /* known so far */
     uint32_t n_polled;    /* sampled tokens that were handed out */
     uint32_t n_positions; /* most it will ever forward */
-    weft_sampling sampling;
+    request_sampling sampling;
+    request_text text;
     float *prompt_logits, *new_logits; /* the caller's */
     uint32_t logits_rows;              /* of prompt_logits when it comes in pieces; else 0 */
     uint32_t piece_first, piece_rows;  /* of the piece that lies there; piece_rows 0: none */
@@ -188,6 +221,40 @@ uint32_t verify_propose(const weft_engine *e, request *r, uint32_t most, int32_t
  * ends, and returns for how many of those positions a run without drafts would have had a step: at
  * least 1. Touches no sequence. Called with the lock held. */
 uint32_t verify_row(weft_engine *e, batch_row *row, const float *logits);
+
+/* Whether tokens can be chosen so. */
+weft_status sampling_check_request(const weft_engine *e, const weft_request *from, weft_error *err);
+
+/* Copies and memory for it; false when refused. r is clear but for its prompt and max_new. */
+bool sampling_init(const weft_engine *e, request *r, const weft_request *from);
+void sampling_deinit(const weft_engine *e, request *r);
+
+/* The request's next token, from its logits and what it has so far. */
+weft_status sampling_next(weft_engine *e, request *r, const float *logits, sample *out,
+                          weft_error *err);
+
+/* Whether a token ends it. */
+bool sampling_stops(const request *r, int32_t id);
+
+/* The likeliest tokens beside the one that is the next to be handed out. */
+void sampling_give(const request *r, weft_event *event);
+
+/* The model's tokenizer is there; else why not, of what. */
+weft_status text_need_tokenizer(const weft_engine *e, const char *what, weft_error *err);
+
+weft_status text_check(const weft_engine *e, const weft_request *from, weft_error *err);
+
+/* As sampling_init. */
+bool text_init(const weft_engine *e, request *r, const weft_request *from);
+void text_deinit(const weft_engine *e, request *r);
+
+/* What the request comes to by its newest token when its text is looked at, too. ERROR: it is in
+ * r->error. */
+weft_finish text_settle(request *r, weft_finish finish);
+
+/* The text of the event TOKEN or DONE, which is the next to be handed out. NOMEM changes nothing.
+ */
+weft_status text_give(request *r, weft_event *event, weft_error *err);
 
 /* Whether what is asked for can be had, and as what. */
 weft_status embed_check(const weft_engine *e, const weft_request *from, weft_error *err);

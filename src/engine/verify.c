@@ -29,19 +29,6 @@ uint32_t verify_propose(const weft_engine *e, request *r, uint32_t most, int32_t
     return n;
 }
 
-static bool is_stop(const weft_engine *e, const request *r, int32_t id)
-{
-    if ((r->flags & WEFT_REQUEST_IGNORE_STOP) != 0) return false;
-    const model_generation *g = &e->model->generation;
-    for (uint32_t i = 0; i < g->n_stop_ids; i++) {
-        if (g->stop_ids[i] == id) return true;
-    }
-    for (uint32_t i = 0; i < r->n_stop_ids; i++) {
-        if (r->stop_ids[i] == id) return true;
-    }
-    return false;
-}
-
 /* What the request comes to by its next token, which is sampled and added. */
 static weft_finish sample_next(weft_engine *e, request *r, const float *logits)
 {
@@ -51,14 +38,15 @@ static weft_finish sample_next(weft_engine *e, request *r, const float *logits)
     if (r->new_logits != NULL && !r->released) {
         memcpy(r->new_logits + (size_t)new_i * n_vocab, logits, n_vocab * sizeof(float));
     }
-    if (sample_token(logits, n_vocab, &r->sampling, r->n_tokens, &e->scratch, &s, &r->error) !=
-        WEFT_OK) {
-        return WEFT_FINISH_ERROR;
-    }
+    if (sampling_next(e, r, logits, &s, &r->error) != WEFT_OK) return WEFT_FINISH_ERROR;
     r->tokens[r->n_tokens++] = s.id;
     r->logprobs[new_i] = s.logprob;
-    if (is_stop(e, r, s.id)) return WEFT_FINISH_STOP;
-    return new_i + 1 == r->max_new ? WEFT_FINISH_LENGTH : WEFT_FINISH_NONE;
+    weft_finish finish = new_i + 1 == r->max_new ? WEFT_FINISH_LENGTH : WEFT_FINISH_NONE;
+    if (sampling_stops(r, s.id)) {
+        r->text.stop_id = s.id;
+        finish = WEFT_FINISH_STOP;
+    }
+    return text_settle(r, finish);
 }
 
 uint32_t verify_row(weft_engine *e, batch_row *row, const float *logits)

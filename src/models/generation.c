@@ -1,7 +1,8 @@
 /* generation.c - how a checkpoint wants to be sampled and where its answers end.
  *
  * generation_config.json's eos_token_id wins over config.json's. Sampling is off unless do_sample
- * is true; what it leaves out then has Transformers' defaults. */
+ * is true; what it leaves out then has Transformers' defaults. A repetition penalty holds without
+ * it, too, as in Transformers. */
 #include <math.h>
 
 #include "base/assert.h"
@@ -54,15 +55,21 @@ static weft_status read_number(const json *config, const char *key, const double
 
 static weft_status read_sampling(weft_sampling *s, const json *config, weft_error *err)
 {
-    if (!json_bool(json_get(config, "do_sample"), false)) return WEFT_OK;
+    double repetition = 1.0;
+    weft_status status =
+        read_number(config, "repetition_penalty", (const double[]){0.01, 100.0}, &repetition, err);
+    s->repetition_penalty = (float)repetition;
+    if (status != WEFT_OK || !json_bool(json_get(config, "do_sample"), false)) return status;
     double temperature = 1.0;
     double top_p = 1.0;
+    double typical_p = 1.0;
     double min_p = 0.0;
     double top_k = TOP_K_DEFAULT;
-    weft_status status =
-        read_number(config, "temperature", (const double[]){0.0, 100.0}, &temperature, err);
+    status = read_number(config, "temperature", (const double[]){0.0, 100.0}, &temperature, err);
     if (status == WEFT_OK)
         status = read_number(config, "top_p", (const double[]){1e-6, 1.0}, &top_p, err);
+    if (status == WEFT_OK)
+        status = read_number(config, "typical_p", (const double[]){1e-6, 1.0}, &typical_p, err);
     if (status == WEFT_OK)
         status = read_number(config, "min_p", (const double[]){0.0, 0.999}, &min_p, err);
     if (status == WEFT_OK)
@@ -70,6 +77,7 @@ static weft_status read_sampling(weft_sampling *s, const json *config, weft_erro
     if (status != WEFT_OK) return status;
     s->temperature = (float)temperature;
     s->top_p = (float)top_p;
+    s->typical_p = (float)typical_p;
     s->min_p = (float)min_p;
     s->top_k = (uint32_t)top_k;
     return WEFT_OK;
@@ -121,7 +129,8 @@ static weft_status read_gguf(llm *m, int32_t *ids, weft_error *err)
 
 weft_status llm_read_generation(llm *m, const model_source *source, weft_error *err)
 {
-    m->generation.sampling = (weft_sampling){.top_p = 1.0F};
+    m->generation.sampling =
+        (weft_sampling){.top_p = 1.0F, .typical_p = 1.0F, .repetition_penalty = 1.0F};
     int32_t *ids = arena_array(&m->arena, STOP_IDS, sizeof *ids);
     if (ids == NULL) return err_set(err, WEFT_NOMEM, "out of memory for end token ids");
     m->generation.stop_ids = ids;

@@ -1,10 +1,13 @@
 /* chain.c - the chain over samplers.def, and the draw. */
 #include "sample/chain.h"
 
+#include <float.h>
 #include <math.h>
+#include <string.h>
 
 #include "base/assert.h"
 #include "base/rng.h"
+#include "base/utf8.h"
 
 #define SAMPLER(name, NAME) extern const sampler SAMPLER_##NAME;
 #include "sample/samplers/samplers.def"
@@ -22,124 +25,150 @@ const sampler *const *sampler_table(uint32_t *count)
     return SAMPLERS;
 }
 
-/* Comparisons are written so that NaN fails them. */
-weft_status sampling_check(const weft_sampling *p, weft_error *err)
+/* In the type of the value: a bound itself is within. Written so that NaN fails it. */
+weft_status sampling_check_range(const char *name, float value, double low, double high,
+                                 weft_error *err)
 {
-    if (!(p->temperature >= 0.0F && p->temperature <= 100.0F)) {
-        return err_set(err, WEFT_ARGUMENT, "temperature is %g, expected 0 to 100",
-                       (double)p->temperature);
-    }
-    if (!(p->top_p > 0.0F && p->top_p <= 1.0F)) {
-        return err_set(err, WEFT_ARGUMENT, "top_p is %g, expected more than 0 and at most 1",
-                       (double)p->top_p);
-    }
-    if (!(p->min_p >= 0.0F && p->min_p < 1.0F)) {
-        return err_set(err, WEFT_ARGUMENT, "min_p is %g, expected at least 0 and less than 1",
-                       (double)p->min_p);
+    if (value >= (float)low && value <= (float)high) return WEFT_OK;
+    return err_set(err, WEFT_ARGUMENT, "%s is %g, expected %g to %g", name, (double)value, low,
+                   high);
+}
+
+weft_status sampling_check_texts(const char *name, const char *const *texts, uint32_t n,
+                                 uint32_t most, weft_error *err)
+{
+    if (n > most) return err_set(err, WEFT_LIMIT, "%s has %u entries, at most %u", name, n, most);
+    if (n > 0 && texts == NULL) return err_set(err, WEFT_ARGUMENT, "%s is NULL", name);
+    for (uint32_t i = 0; i < n; i++) {
+        if (texts[i] == NULL || texts[i][0] == '\0')
+            return err_set(err, WEFT_ARGUMENT, "%s %u is empty", name, i);
+        size_t n_bytes = strnlen(texts[i], WEFT_STOP_TEXT_BYTES + 1);
+        if (n_bytes > WEFT_STOP_TEXT_BYTES) {
+            return err_set(err, WEFT_LIMIT, "%s %u has more than %d bytes", name, i,
+                           WEFT_STOP_TEXT_BYTES);
+        }
+        if (!utf8_valid(texts[i], n_bytes))
+            return err_set(err, WEFT_ARGUMENT, "%s %u is not UTF-8", name, i);
     }
     return WEFT_OK;
 }
 
-/* Order of preference. */
-static bool before(const candidates *c, uint32_t a, uint32_t b)
+weft_status sampling_check(const weft_sampling *p, uint32_t n_vocab, weft_error *err)
 {
-    if (c->logits[a] != c->logits[b]) return c->logits[a] > c->logits[b];
-    return c->ids[a] < c->ids[b];
-}
-
-static void swap(candidates *c, uint32_t a, uint32_t b)
-{
-    float logit = c->logits[a];
-    int32_t id = c->ids[a];
-    c->logits[a] = c->logits[b];
-    c->ids[a] = c->ids[b];
-    c->logits[b] = logit;
-    c->ids[b] = id;
-}
-
-/* The heap lies from the end backwards: its node k is element n_all - 1 - k, so that what is sorted
- * grows from the front into the heap's last node. */
-static uint32_t node(const candidates *c, uint32_t k)
-{
-    return c->n_all - 1 - k;
-}
-
-static void sift(candidates *c, uint32_t k, uint32_t n_heap)
-{
-    for (;;) {
-        uint32_t best = k;
-        uint32_t left = 2 * k + 1;
-        if (left < n_heap && before(c, node(c, left), node(c, best))) best = left;
-        if (left + 1 < n_heap && before(c, node(c, left + 1), node(c, best))) best = left + 1;
-        if (best == k) return;
-        swap(c, node(c, k), node(c, best));
-        k = best;
+    weft_status status = sampling_check_range("temperature", p->temperature, 0.0, 100.0, err);
+    for (uint32_t i = 0; i < COUNT_OF(SAMPLERS) && status == WEFT_OK; i++) {
+        if (SAMPLERS[i]->check != NULL) status = SAMPLERS[i]->check(p, n_vocab, err);
     }
+    return status;
 }
 
-void candidates_sort(candidates *c, uint32_t n)
+double sample_random(const weft_sampling *params, uint64_t position, sample_purpose purpose)
 {
-    if (n > c->n) n = c->n;
-    while (c->n_sorted < n) {
-        uint32_t n_heap = c->n_all - c->n_sorted;
-        /* The root is the best left: it changes places with the last node, which becomes sorted. */
-        swap(c, node(c, 0), node(c, n_heap - 1));
-        c->n_sorted++;
-        if (n_heap > 1) sift(c, 0, n_heap - 1);
-    }
+    /* A seed of its own, from a counter that is no position. */
+    return rng_unit(rng_u64(params->seed, UINT64_MAX - (uint64_t)purpose), position);
 }
 
-static void build_heap(candidates *c)
+float sample_number(double x)
 {
-    for (uint32_t k = c->n_all / 2; k-- > 0;) sift(c, k, c->n_all);
+    if (x > (double)FLT_MAX) return FLT_MAX;
+    return x < (double)-FLT_MAX ? -FLT_MAX : (float)x;
 }
 
-static weft_status greedy(const float *logits, uint32_t n_vocab, sample *out, weft_error *err)
+/* The first of the largest; -1: none is a number above minus infinity. */
+static int32_t largest(const float *logits, uint32_t n_vocab)
 {
-    out->id = -1;
+    int32_t id = -1;
     float best = -INFINITY;
     for (uint32_t i = 0; i < n_vocab; i++) {
         if (logits[i] > best) {
             best = logits[i];
-            out->id = (int32_t)i;
+            id = (int32_t)i;
         }
     }
-    if (out->id < 0) {
-        return err_set(err, WEFT_FORMAT, "none of %u logits is a number above minus infinity",
-                       n_vocab);
-    }
-    return WEFT_OK;
+    return id;
 }
 
-static void set_logprob(const float *logits, uint32_t n_vocab, sample *out)
+/* ---- what the model gave --------------------------------------------------------------------- */
+
+/* Of a softmax: the largest logit, and ln of the sum of exp(logit - largest). */
+typedef struct softmax {
+    double max, log_sum;
+} softmax;
+
+static softmax softmax_of(const float *logits, uint32_t n_vocab, int32_t best)
 {
-    double max = (double)-INFINITY;
-    for (uint32_t i = 0; i < n_vocab; i++) {
-        if ((double)logits[i] > max) max = (double)logits[i];
-    }
+    double max = (double)logits[best];
     double sum = 0.0;
     for (uint32_t i = 0; i < n_vocab; i++) {
         /* The second is for infinity less itself. */
         if (!isnan(logits[i])) sum += (double)logits[i] == max ? 1.0 : exp((double)logits[i] - max);
     }
-    double below = (double)logits[out->id] == max ? 0.0 : (double)logits[out->id] - max;
-    out->logprob = (float)(below - log(sum));
+    return (softmax){max, log(sum)};
 }
+
+static float logprob(softmax s, float logit)
+{
+    double below = (double)logit == s.max ? 0.0 : (double)logit - s.max;
+    return (float)(below - s.log_sum);
+}
+
+/* By insertion: most logits are smaller than the last, and an equal one has the larger id. */
+static uint32_t take_top(const sample_input *in, softmax s)
+{
+    weft_top_logprob *top = in->top;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < in->n_vocab && in->n_top > 0; i++) {
+        float x = in->logits[i];
+        if (!(x > -INFINITY) || (n == in->n_top && !(x > in->logits[top[n - 1].token]))) continue;
+        uint32_t at = n < in->n_top ? n++ : n - 1;
+        for (; at > 0 && x > in->logits[top[at - 1].token]; at--) top[at] = top[at - 1];
+        top[at].token = (int32_t)i;
+    }
+    for (uint32_t i = 0; i < n; i++) top[i].logprob = logprob(s, in->logits[top[i].token]);
+    return n;
+}
+
+/* ---- what may be sampled --------------------------------------------------------------------- */
+
+static void forbid(const sample_input *in, float *logits)
+{
+    for (size_t w = 0; in->allowed != NULL && w < sample_mask_words(in->n_vocab); w++) {
+        uint64_t mask = in->allowed[w];
+        uint32_t end = (uint32_t)(w + 1) * 64 < in->n_vocab ? (uint32_t)(w + 1) * 64 : in->n_vocab;
+        for (uint32_t i = (uint32_t)w * 64; i < end && mask != UINT64_MAX; i++) {
+            if ((mask >> (i % 64) & 1) == 0) logits[i] = -INFINITY;
+        }
+    }
+    for (uint32_t i = 0; i < in->n_forbidden; i++) logits[in->forbidden[i]] = -INFINITY;
+}
+
+/* The logits that are sampled from, the model's own where nothing changes them. */
+static const float *adjust(const sample_input *in, sample_scratch *scratch)
+{
+    bool changes = in->allowed != NULL || in->n_forbidden > 0;
+    for (uint32_t i = 0; i < COUNT_OF(SAMPLERS); i++)
+        changes = changes || (SAMPLERS[i]->adjust != NULL && SAMPLERS[i]->active(in->params));
+    if (!changes) return in->logits;
+    memcpy(scratch->adjusted, in->logits, in->n_vocab * sizeof *scratch->adjusted);
+    forbid(in, scratch->adjusted);
+    for (uint32_t i = 0; i < COUNT_OF(SAMPLERS); i++) {
+        if (SAMPLERS[i]->adjust != NULL && SAMPLERS[i]->active(in->params))
+            SAMPLERS[i]->adjust(in, scratch->adjusted, scratch);
+    }
+    return scratch->adjusted;
+}
+
+/* ---- the draw -------------------------------------------------------------------------------- */
 
 /* Walks the candidates with one random number; the last possible one takes what rounding leaves
  * over. */
 static int32_t draw(candidates *c, const weft_sampling *params, uint64_t position)
 {
-    candidates_sort(c, 64);
-    double max = (double)c->logits[0];
-    double total = 0.0;
-    for (uint32_t i = 0; i < c->n; i++) total += exp((double)c->logits[i] - max);
-    double target = rng_unit(params->seed, position) * total;
+    double target = rng_unit(params->seed, position) * candidates_total(c);
     double sum = 0.0;
-    int32_t last = c->ids[0];
-    for (uint32_t i = 0; i < c->n; i++) {
-        if (i == c->n_sorted) candidates_sort(c, 2 * i);
-        double weight = exp((double)c->logits[i] - max);
+    int32_t last = c->ids[c->first];
+    for (uint32_t i = c->first; i < c->n; i++) {
+        double weight = candidates_weight(c, i);
         if (weight == 0.0) break;
         sum += weight;
         last = c->ids[i];
@@ -148,26 +177,41 @@ static int32_t draw(candidates *c, const weft_sampling *params, uint64_t positio
     return last;
 }
 
-weft_status sample_token(const float *logits, uint32_t n_vocab, const weft_sampling *params,
-                         uint64_t position, sample_scratch *scratch, sample *out, weft_error *err)
+static int32_t choose(const sample_input *in, const float *logits, int32_t best,
+                      sample_scratch *scratch)
 {
-    *out = (sample){-1, 0.0F};
-    weft_status status = greedy(logits, n_vocab, out, err);
-    if (status != WEFT_OK) return status;
-    if (params->temperature > 0.0F && !isinf(logits[out->id])) {
-        candidates c = {.ids = scratch->ids, .logits = scratch->logits};
-        for (uint32_t i = 0; i < n_vocab; i++) {
-            if (isnan(logits[i]) || logits[i] == -INFINITY) continue;
-            c.ids[c.n] = (int32_t)i;
-            c.logits[c.n++] = (logits[i] - logits[out->id]) / params->temperature;
-        }
-        c.n_all = c.n;
-        build_heap(&c);
-        for (uint32_t i = 0; i < COUNT_OF(SAMPLERS); i++) {
-            if (SAMPLERS[i]->active(params)) SAMPLERS[i]->apply(&c, params);
-        }
-        out->id = draw(&c, params, position);
+    const weft_sampling *p = in->params;
+    candidates c = {.ids = scratch->ids, .logits = scratch->logits};
+    for (uint32_t i = 0; i < in->n_vocab; i++) {
+        if (isnan(logits[i]) || logits[i] == -INFINITY) continue;
+        c.ids[c.n_all] = (int32_t)i;
+        c.logits[c.n_all++] = (logits[i] - logits[best]) / p->temperature;
     }
-    set_logprob(logits, n_vocab, out);
+    candidates_init(&c);
+    for (uint32_t i = 0; i < COUNT_OF(SAMPLERS); i++) {
+        if (SAMPLERS[i]->cut != NULL && SAMPLERS[i]->active(p))
+            SAMPLERS[i]->cut(&c, p, in->position);
+    }
+    return draw(&c, p, in->position);
+}
+
+weft_status sample_token(const sample_input *in, sample_scratch *scratch, sample *out,
+                         weft_error *err)
+{
+    *out = (sample){-1, 0.0F, 0};
+    int32_t best = largest(in->logits, in->n_vocab);
+    if (best < 0) {
+        return err_set(err, WEFT_FORMAT, "none of %u logits is a number above minus infinity",
+                       in->n_vocab);
+    }
+    const float *logits = adjust(in, scratch);
+    int32_t id = logits == in->logits ? best : largest(logits, in->n_vocab);
+    if (id < 0) {
+        return err_set(err, WEFT_ARGUMENT,
+                       "no token may be sampled: what is forbidden leaves none of %u", in->n_vocab);
+    }
+    if (in->params->temperature > 0.0F && !isinf(logits[id])) id = choose(in, logits, id, scratch);
+    softmax s = softmax_of(in->logits, in->n_vocab, best);
+    *out = (sample){id, logprob(s, in->logits[id]), take_top(in, s)};
     return WEFT_OK;
 }

@@ -29,6 +29,13 @@ void detok_follow(detok *d)
     d->n_left = 0;
 }
 
+bool detok_reserve(detok *d, size_t n_bytes)
+{
+    /* Three bytes may stand for one that is invalid. */
+    return strbuf_reserve(&d->pending, 2 * n_bytes) == WEFT_OK &&
+           strbuf_reserve(&d->text, 6 * n_bytes) == WEFT_OK;
+}
+
 /* ---- what is taken from the ends ---- */
 
 /* How many pending bytes are taken from the start of the text; *n_left: how many characters may

@@ -23,6 +23,10 @@ void detok_deinit(detok *d);
  * as the first of a text, which may lose a space. */
 void detok_follow(detok *d);
 
+/* Memory for tokens of up to n_bytes, so that a push takes none; false when it is refused. (What
+ * ends in a suffix, and a first token that is decoded as such, take some all the same.) */
+bool detok_reserve(detok *d, size_t n_bytes);
+
 /* *text is borrowed until the next call; it may be empty. NOMEM leaves the state as it was.
  * Concatenated over a stream, with the flush, the texts equal the decoding of the whole. */
 weft_status detok_push(detok *d, int32_t id, str *text, weft_error *err);

@@ -171,6 +171,49 @@ static void test_without_tokenizer(void **state)
     weft_model_close(model);
 }
 
+/* What the checkpoint says of sampling; a repetition penalty also where it does not sample. */
+static void test_sampling_defaults(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        float temperature, top_p, min_p, typical_p, repetition_penalty;
+        uint32_t top_k;
+        const char *part; /* NULL: fine */
+    } rows[] = {
+        {"{}", 0.0F, 1.0F, 0.0F, 1.0F, 1.0F, 0, NULL},
+        {"{\"repetition_penalty\":1.05,\"temperature\":0.5}", 0.0F, 1.0F, 0.0F, 1.0F, 1.05F, 0,
+         NULL},
+        {"{\"do_sample\":true}", 1.0F, 1.0F, 0.0F, 1.0F, 1.0F, 50, NULL},
+        {"{\"do_sample\":true,\"temperature\":0.5,\"top_p\":0.9,\"top_k\":7,\"min_p\":0.1,"
+         "\"typical_p\":0.8,\"repetition_penalty\":1.2}",
+         0.5F, 0.9F, 0.1F, 0.8F, 1.2F, 7, NULL},
+        {.text = "{\"repetition_penalty\":0}", .part = "repetition_penalty is integer 0"},
+        {.text = "{\"repetition_penalty\":\"x\"}", .part = "repetition_penalty is "},
+        {.text = "{\"do_sample\":true,\"typical_p\":2}", .part = "typical_p is "},
+    };
+    copy c;
+    copy_load(&c);
+    write_config(&c, NULL, NULL);
+    test_folder_write(&c.folder, "model.safetensors", c.weights, c.n_weights);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        test_folder_write(&c.folder, "generation_config.json", rows[i].text, strlen(rows[i].text));
+        if (rows[i].part != NULL) {
+            expect(c.folder.path, WEFT_FORMAT, rows[i].part);
+            continue;
+        }
+        weft_model *model = run_open_model(c.folder.path);
+        weft_model_info info = {.struct_size = sizeof info};
+        assert_ok(weft_model_get_info(model, &info, NULL), NULL);
+        assert_true(info.temperature == rows[i].temperature && info.top_p == rows[i].top_p);
+        assert_true(info.min_p == rows[i].min_p && info.typical_p == rows[i].typical_p);
+        assert_true(info.repetition_penalty == rows[i].repetition_penalty);
+        assert_int_equal(info.top_k, rows[i].top_k);
+        weft_model_close(model);
+    }
+    copy_free(&c);
+}
+
 static void test_structs(void **state)
 {
     (void)state;
@@ -241,7 +284,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_configs),           cmocka_unit_test(test_files),
         cmocka_unit_test(test_without_tokenizer), cmocka_unit_test(test_structs),
-        cmocka_unit_test(test_engine_options),
+        cmocka_unit_test(test_engine_options),    cmocka_unit_test(test_sampling_defaults),
     };
     return TEST_RUN("api/open", tests);
 }

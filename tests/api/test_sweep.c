@@ -11,13 +11,34 @@
 static weft_status generate(weft_engine *engine, const int32_t *ids, size_t n, weft_detokenizer *d,
                             weft_error *err)
 {
+    static const weft_logit_bias BIAS[] = {{3, 2.0F}, {5, -2.0F}};
+    static const char *const TEXTS[] = {"never said, zq", "\n\n\n"};
     weft_request r = {.struct_size = sizeof r,
                       .prompt = ids,
                       .n_prompt = (uint32_t)n,
                       .max_new = 3,
                       .flags = WEFT_REQUEST_IGNORE_STOP | WEFT_REQUEST_NO_CACHE,
                       .draft = "ngram",
-                      .sampling = {0.7F, 0.9F, 0.05F, 40, 1}};
+                      .n_top = 4,
+                      .min_new = 2,
+                      .sampling = {.temperature = 0.7F,
+                                   .top_p = 0.9F,
+                                   .min_p = 0.05F,
+                                   .top_k = 40,
+                                   .seed = 1,
+                                   .typical_p = 0.9F,
+                                   .xtc_probability = 0.5F,
+                                   .xtc_threshold = 0.1F,
+                                   .repetition_penalty = 1.1F,
+                                   .frequency_penalty = 0.1F,
+                                   .dry_multiplier = 0.8F,
+                                   .logit_bias = BIAS,
+                                   .n_logit_bias = 2}};
+    if (d != NULL) {
+        r.stop_texts = TEXTS;
+        r.n_stop_texts = r.sampling.n_dry_breakers = 2;
+        r.sampling.dry_breakers = TEXTS;
+    }
     weft_handle handle;
     weft_status status = weft_submit(engine, &r, &handle, err);
     uint32_t n_active = 1;

@@ -117,6 +117,15 @@ class Usage(Case):
             (["run", draft, "-p", "x", "--temp", "-1"], "'-1'"),
             (["run", draft, "-p", "x", "--temp", "101"], "'101'"),
             (["run", draft, "-p", "x", "--top-p", "0"], "'0'"),
+            (["run", draft, "-p", "x", "--typical-p", "0"], "'0'"),
+            (["run", draft, "-p", "x", "--repetition-penalty", "0"], "'0'"),
+            (["run", draft, "-p", "x", "--presence-penalty", "2.5"], "'2.5'"),
+            (["run", draft, "-p", "x", "--xtc-threshold", "0.6"], "'0.6'"),
+            (["run", draft, "-p", "x", "--top-logprobs", "33"], "'33'"),
+            (["run", draft, "-p", "x", "--logit-bias", "7"], "--logit-bias is '7'"),
+            (["run", draft, "-p", "x", "--logit-bias", "7=101"], "'7=101'"),
+            (["run", draft, "-p", "x", "--logit-bias", "-1=1"], "'-1=1'"),
+            (["run", draft, "-p", "x", *["--stop", "x"] * 17], "--stop is there more than 16 times"),
             (["run", draft, "-p", "x", "--seed", "18446744073709551616"], "18446744073709551616"),
             (["run", draft, "-p", "x", "--memory", "2T"], "'2T'"),
             (["run", draft, "-p", "x", "--memory", "18014398509481984K"], "18014398509481984K"),
@@ -684,6 +693,60 @@ class Run(Case):
         self.assertEqual(answer["finish"], "stop")
         self.assertEqual(answer["ids"][-1], 4)
         self.assertNotIn("<|end|>", answer["text"])
+
+    def test_stop_text(self):
+        """The answer ends before the text, wherever tokens begin."""
+        words = ["-p", "Tell me a story.", "--temp", "0", "-n", "40", "--json"]
+        plain = json.loads(self.answer(*words))
+        stop = plain["text"][30:36]
+        self.assertEqual(len(stop), 6)
+        answer = json.loads(self.answer(*words, "--stop", "never said, zq", "--stop", stop))
+        self.assertEqual(answer["text"], plain["text"][: plain["text"].index(stop)])
+        self.assertEqual((answer["finish"], answer["stop"]), ("stop", stop))
+        self.assertEqual(answer["ids"], plain["ids"][: len(answer["ids"])])
+        self.assertNotIn("stop", plain)
+        self.assertEqual(self.answer(*words[:-1], "--stop", stop), answer["text"].rstrip("\n") + "\n")
+
+    def test_sampling_options(self):
+        """Each makes another answer of the same seed, and the same one twice."""
+        words = ["-p", "Tell me a story.", "--temp", "0.8", "--seed", "5", "-n", "50", "--json"]
+        plain = json.loads(self.answer(*words))["ids"]
+        for more in (
+            ["--typical-p", "0.3"],
+            ["--xtc-probability", "1"],
+            ["--repetition-penalty", "1.5"],
+            ["--presence-penalty", "2"],
+            ["--frequency-penalty", "-2"],
+            ["--dry-multiplier", "5", "--dry-allowed-length", "1", "--dry-base", "2", "--dry-breaker", "zq"],
+            ["--logit-bias", f"{plain[3]}=-inf", "--logit-bias", "7=2.5"],
+        ):
+            answer = json.loads(self.answer(*words, *more))["ids"]
+            self.assertNotEqual(answer, plain, more)
+            again = json.loads(self.answer(*words, *more, "--draft", "ngram", "--threads", "1"))
+            self.assertEqual(again["ids"], answer, more)
+        self.assertNotIn(plain[3], answer)
+        penalty = ["--repetition-penalty", "1.5"]
+        near = json.loads(self.answer(*words, *penalty, "--penalty-range", "4"))["ids"]
+        self.assertNotEqual(near, json.loads(self.answer(*words, *penalty))["ids"])
+
+    def test_least_tokens(self):
+        words = ["-p", "Hello!", "--temp", "0", "--json"]
+        answer = json.loads(self.fine("run", model("target-mlx8"), *words))
+        n = answer["new_tokens"] + 10
+        longer = json.loads(self.fine("run", model("target-mlx8"), *words, "--min-new", str(n), "-n", str(n)))
+        self.assertEqual((longer["new_tokens"], longer["finish"]), (n, "length"))
+        self.assertNotIn(4, longer["ids"])
+        text = self.sentence(1, "run", model("draft"), "-p", "x", "-n", "3", "--min-new", "4")
+        self.assertIn("min_new is 4, max_new 3", text)
+
+    def test_top_logprobs(self):
+        words = ["-p", "Tell me a story.", "--temp", "0", "-n", "9", "--json", "--top-logprobs", "3"]
+        answer = json.loads(self.answer(*words, "--repetition-penalty", "1"))
+        self.assertEqual([row["id"] for row in answer["logprobs"]], answer["ids"])
+        for row in answer["logprobs"]:
+            self.assertEqual(row["top"][0], [row["id"], row["logprob"]])
+            values = [pair[1] for pair in row["top"]]
+            self.assertEqual((len(values), values), (3, sorted(values, reverse=True)))
 
     def test_full_context_is_said(self):
         words = ["-p", "Tell me a story.", "--temp", "50", "--seed", "1", "--context", "40"]

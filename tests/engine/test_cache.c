@@ -71,7 +71,9 @@ static void make_runs(run *runs, uint32_t n_vocab)
         runs[i] = (run){.prompt = prompt_ids(&PROMPTS[i], n_vocab),
                         .n_prompt = PROMPTS[i].n_common + PROMPTS[i].n_own,
                         .max_new = NEW_TOKENS};
-        if (i % 3 == 2) runs[i].sampling = (weft_sampling){0.8F, 0.95F, 0.01F, 20, 1234 + i};
+        if (i % 3 == 2)
+            runs[i].sampling = (weft_sampling){
+                .temperature = 0.8F, .top_p = 0.95F, .min_p = 0.01F, .top_k = 20, .seed = 1234 + i};
     }
 }
 

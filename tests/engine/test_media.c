@@ -275,7 +275,9 @@ static void make_company(run *runs, const shown *s, const shown *two, const weft
     runs[3] = two != NULL ? two_run(two, images, NEW_TOKENS) : shown_run(s, NEW_TOKENS);
     if (two == NULL) runs[3].images = images;
     for (uint32_t i = 0; i < COMPANY; i++) {
-        if (i % 2 == 1) runs[i].sampling = (weft_sampling){0.8F, 0.95F, 0.01F, 20, 1234 + i};
+        if (i % 2 == 1)
+            runs[i].sampling = (weft_sampling){
+                .temperature = 0.8F, .top_p = 0.95F, .min_p = 0.01F, .top_k = 20, .seed = 1234 + i};
     }
 }
 

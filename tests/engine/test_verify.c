@@ -52,10 +52,12 @@ static uint32_t step(weft_engine *e)
 
 static run make_run(uint64_t seed, uint32_t max_new)
 {
-    return (run){.prompt = run_random_ids(N_PROMPT, VOCAB, seed),
-                 .n_prompt = N_PROMPT,
-                 .max_new = max_new,
-                 .sampling = {0.9F, 0.95F, 0.0F, 40, seed}};
+    return (run){
+        .prompt = run_random_ids(N_PROMPT, VOCAB, seed),
+        .n_prompt = N_PROMPT,
+        .max_new = max_new,
+        .sampling = {
+            .temperature = 0.9F, .top_p = 0.95F, .min_p = 0.0F, .top_k = 40, .seed = seed}};
 }
 
 static void free_run(run *r)

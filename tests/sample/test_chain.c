@@ -52,10 +52,63 @@ static double sum_of(const plain *p, uint32_t n)
     return sum;
 }
 
-/* Sorts every candidate into p and returns how many the chain leaves. slack is moved by so much
+/* What is left of the sorted candidates: first .. end - 1. */
+typedef struct left {
+    uint32_t first, end;
+} left;
+
+static left plain_typical(const plain *p, left l, double mass)
+{
+    double shift[5001];
+    bool taken[5001] = {false};
+    double total = 0.0;
+    double entropy = 0.0;
+    for (uint32_t i = l.first; i < l.end; i++) total += weight_of(p, i);
+    for (uint32_t i = l.first; i < l.end; i++) {
+        double x = weight_of(p, i) / total;
+        if (x > 0.0) entropy -= x * log(x);
+    }
+    for (uint32_t i = l.first; i < l.end; i++)
+        shift[i] = fabs(-(p[i].logit - p[0].logit - log(total)) - entropy);
+    double sum = 0.0;
+    double furthest = 0.0;
+    while (sum < mass * total) {
+        uint32_t best = UINT32_MAX;
+        for (uint32_t i = l.first; i < l.end; i++) {
+            if (!taken[i] && (best == UINT32_MAX || shift[i] < shift[best])) best = i;
+        }
+        if (best == UINT32_MAX) break;
+        taken[best] = true;
+        furthest = shift[best];
+        sum += weight_of(p, best);
+    }
+    left kept = {l.end, l.first};
+    for (uint32_t i = l.first; i < l.end; i++) {
+        if (!taken[i] && !(shift[i] <= furthest + 1e-9)) continue;
+        if (i < kept.first) kept.first = i;
+        if (i + 1 > kept.end) kept.end = i + 1;
+    }
+    return kept;
+}
+
+static left plain_xtc(const plain *p, left l, const weft_sampling *params, uint64_t position,
+                      double slack)
+{
+    double total = 0.0;
+    uint32_t n = 0;
+    double random = rng_unit(rng_u64(params->seed, UINT64_MAX - 1), position);
+    if (random >= (double)params->xtc_probability) return l;
+    for (uint32_t i = l.first; i < l.end; i++) total += weight_of(p, i);
+    for (uint32_t i = l.first; i < l.end; i++)
+        n += weight_of(p, i) / total >= (double)params->xtc_threshold * (1.0 + slack);
+    if (n > 1) l.first += n - 1;
+    return l;
+}
+
+/* Sorts every candidate into p and returns which the chain leaves. slack is moved by so much
  * that rounding in the order of a sum cannot matter. */
-static uint32_t plain_chain(const float *logits, uint32_t n_vocab, const weft_sampling *params,
-                            plain *p, double slack)
+static left plain_chain(const float *logits, uint32_t n_vocab, const weft_sampling *params,
+                        uint64_t position, plain *p, double slack)
 {
     uint32_t n = 0;
     float best = -INFINITY;
@@ -68,7 +121,7 @@ static uint32_t plain_chain(const float *logits, uint32_t n_vocab, const weft_sa
     }
     qsort(p, n, sizeof *p, by_preference);
     if (params->top_k != 0 && params->top_k < n) n = params->top_k;
-    if (params->top_p < 1.0F) {
+    if (params->top_p > 0.0F && params->top_p < 1.0F) {
         double least = (double)params->top_p * sum_of(p, n) * (1.0 + slack);
         double sum = 0.0;
         uint32_t kept = n;
@@ -87,11 +140,16 @@ static uint32_t plain_chain(const float *logits, uint32_t n_vocab, const weft_sa
         while (kept < n && p[kept].logit - p[0].logit >= least) kept++;
         n = kept;
     }
-    return n;
+    left l = {0, n};
+    if (params->typical_p > 0.0F && params->typical_p < 1.0F)
+        l = plain_typical(p, l, (double)params->typical_p * (1.0 + slack));
+    if (params->xtc_probability > 0.0F) l = plain_xtc(p, l, params, position, slack);
+    return l;
 }
 
 typedef struct buffers {
     float *logits, *copy;
+    weft_top_logprob *top;
     sample_scratch scratch;
     plain *p;
     uint32_t n;
@@ -104,8 +162,11 @@ static buffers buffers_new(uint32_t n)
     b.copy = malloc(n * sizeof *b.copy);
     b.scratch.ids = malloc(n * sizeof *b.scratch.ids);
     b.scratch.logits = malloc(n * sizeof *b.scratch.logits);
+    b.scratch.adjusted = malloc(n * sizeof *b.scratch.adjusted);
+    b.top = malloc(WEFT_TOP_LOGPROBS * sizeof *b.top);
     b.p = malloc(n * sizeof *b.p);
     assert_true(b.logits && b.copy && b.scratch.ids && b.scratch.logits && b.p);
+    assert_true(b.scratch.adjusted && b.top);
     return b;
 }
 
@@ -115,17 +176,31 @@ static void buffers_free(buffers *b)
     free(b->copy);
     free(b->scratch.ids);
     free(b->scratch.logits);
+    free(b->scratch.adjusted);
+    free(b->top);
     free(b->p);
+}
+
+static sample_input input(const buffers *b, const weft_sampling *params, uint64_t position)
+{
+    return (sample_input){
+        .logits = b->logits, .n_vocab = b->n, .params = params, .position = position};
+}
+
+static sample take(buffers *b, const sample_input *in)
+{
+    sample out = {.id = 99, .logprob = 99.0F};
+    weft_error err = {0};
+    memcpy(b->copy, b->logits, b->n * sizeof *b->copy);
+    assert_ok(sample_token(in, &b->scratch, &out, &err), &err);
+    assert_memory_equal(b->copy, b->logits, b->n * sizeof *b->copy);
+    return out;
 }
 
 static sample draw(buffers *b, const weft_sampling *params, uint64_t position)
 {
-    sample out = {99, 99.0F};
-    weft_error err = {0};
-    memcpy(b->copy, b->logits, b->n * sizeof *b->copy);
-    assert_ok(sample_token(b->logits, b->n, params, position, &b->scratch, &out, &err), &err);
-    assert_memory_equal(b->copy, b->logits, b->n * sizeof *b->copy);
-    return out;
+    sample_input in = input(b, params, position);
+    return take(b, &in);
 }
 
 /* The token that the plain chain draws with the same random number; false where rounding could
@@ -133,12 +208,16 @@ static sample draw(buffers *b, const weft_sampling *params, uint64_t position)
 static bool plain_draw(buffers *b, const weft_sampling *params, uint64_t position, int32_t *id)
 {
     const double slack = 1e-11;
-    uint32_t n = plain_chain(b->logits, b->n, params, b->p, slack);
-    if (plain_chain(b->logits, b->n, params, b->p, -slack) != n) return false;
-    double total = sum_of(b->p, n);
+    left l = plain_chain(b->logits, b->n, params, position, b->p, slack);
+    left other = plain_chain(b->logits, b->n, params, position, b->p, -slack);
+    if (l.first != other.first || l.end != other.end) return false;
+    double total = 0.0;
+    for (uint32_t i = l.first; i < l.end; i++) total += weight_of(b->p, i);
     double target = rng_unit(params->seed, position) * total;
     double sum = 0.0;
-    for (uint32_t i = 0; i < n; i++) {
+    /* Where only what is no longer possible is left, it is the first of it. */
+    if (total == 0.0) return false;
+    for (uint32_t i = l.first; i < l.end; i++) {
         sum += weight_of(b->p, i);
         if (fabs(sum - target) <= total * slack) return false;
         if (sum > target) {
@@ -182,16 +261,20 @@ static weft_sampling random_params(void)
 {
     static const float TEMPERATURES[] = {1e-30F, 1e-45F, 0.01F, 0.7F, 1.0F, 2.0F, 100.0F};
     static const float TOP_PS[] = {1.0F, 0.999F, 0.9F, 0.5F, 1e-6F, 1e-45F};
+    static const float TYPICAL_PS[] = {0.0F, 0.999F, 0.9F, 0.5F, 0.1F, 1e-6F, 1e-45F};
     static const float MIN_PS[] = {0.0F, 1e-45F, 0.05F, 0.5F, 0.99F};
     weft_sampling p = {
         .temperature = TEMPERATURES[pick(COUNT_OF(TEMPERATURES))],
         .top_p = pick(2) == 0 ? 1.0F : TOP_PS[pick(COUNT_OF(TOP_PS))],
         .min_p = pick(2) == 0 ? 0.0F : MIN_PS[pick(COUNT_OF(MIN_PS))],
         .top_k = pick(2) == 0 ? 0 : 1 + pick(80),
+        .typical_p = pick(2) == 0 ? 1.0F : TYPICAL_PS[pick(COUNT_OF(TYPICAL_PS))],
+        .xtc_probability = pick(2) == 0 ? 0.0F : 0.25F * (float)(1 + pick(4)),
+        .xtc_threshold = 0.01F * (float)(1 + pick(50)),
         .seed = pick(1000),
     };
     weft_error err = {0};
-    assert_ok(sampling_check(&p, &err), &err);
+    assert_ok(sampling_check(&p, 5000, &err), &err);
     return p;
 }
 
@@ -219,40 +302,50 @@ static void test_chain_against_sorting(void **state)
     assert_true(n_compared > n_drawn * 8 / 10);
 }
 
-/* Each sampler of the table alone: which candidates it leaves, in which order. */
+/* Each sampler that leaves candidates out, alone: which it leaves, in which order. */
 static void test_each_sampler_alone(void **state)
 {
     (void)state;
-    static const weft_sampling ALONE[] = {
-        {.temperature = 1.0F, .top_p = 1.0F, .top_k = 20},
-        {.temperature = 1.0F, .top_p = 0.8F},
-        {.temperature = 1.0F, .top_p = 1.0F, .min_p = 0.1F},
+    static const struct {
+        const char *name;
+        weft_sampling params;
+    } ALONE[] = {
+        {"top_k", {.temperature = 1.0F, .top_k = 20}},
+        {"top_p", {.temperature = 1.0F, .top_p = 0.8F}},
+        {"min_p", {.temperature = 1.0F, .min_p = 0.1F}},
+        {"typical_p", {.temperature = 1.0F, .typical_p = 0.6F}},
+        {"xtc", {.temperature = 1.0F, .xtc_probability = 1.0F, .xtc_threshold = 0.02F}},
     };
     uint32_t n_samplers;
+    uint32_t n_cut = 0;
     const sampler *const *table = sampler_table(&n_samplers);
-    assert_int_equal(n_samplers, COUNT_OF(ALONE));
     buffers b = buffers_new(500);
     for (uint32_t k = 0; k < n_samplers; k++) {
-        for (uint32_t other = 0; other < n_samplers; other++) {
-            assert_int_equal(table[k]->active(&ALONE[other]), k == other);
-        }
+        assert_true((table[k]->cut == NULL) != (table[k]->adjust == NULL));
+        if (table[k]->cut == NULL) continue;
+        const weft_sampling *params = &ALONE[n_cut].params;
+        assert_string_equal(table[k]->name, ALONE[n_cut].name);
+        for (uint32_t other = 0; other < COUNT_OF(ALONE); other++)
+            assert_int_equal(table[k]->active(&ALONE[other].params), n_cut == other);
+        n_cut++;
         for (uint32_t round = 0; round < 200; round++) {
             fill(&b, round % 2 == 0 ? SMOOTH : TIES);
-            candidates c = {.ids = b.scratch.ids, .logits = b.scratch.logits};
-            /* An ascending array is a heap already, in the order in which the heap lies. */
-            uint32_t n = plain_chain(b.logits, b.n, &ALONE[k], b.p, 0.0);
+            candidates c = {.ids = b.scratch.ids, .logits = b.scratch.logits, .n_all = b.n};
+            left l = plain_chain(b.logits, b.n, params, round, b.p, 0.0);
             for (uint32_t i = 0; i < b.n; i++) {
                 c.ids[i] = b.p[b.n - 1 - i].id;
                 c.logits[i] = (float)b.p[b.n - 1 - i].logit;
             }
-            c.n = c.n_all = b.n;
-            table[k]->apply(&c, &ALONE[k]);
-            assert_int_equal(c.n, n);
+            candidates_init(&c);
+            table[k]->cut(&c, params, round);
+            assert_int_equal(c.first, l.first);
+            assert_int_equal(c.n, l.end);
             assert_true(c.n == c.n_all || c.n_sorted >= c.n);
             candidates_sort(&c, c.n);
-            for (uint32_t i = 0; i < n; i++) assert_int_equal(c.ids[i], b.p[i].id);
+            for (uint32_t i = c.first; i < c.n; i++) assert_int_equal(c.ids[i], b.p[i].id);
         }
     }
+    assert_int_equal(n_cut, COUNT_OF(ALONE));
     buffers_free(&b);
 }
 
@@ -264,6 +357,7 @@ static void test_large_vocabulary(void **state)
         fill(&b, (shape)round);
         weft_sampling params = random_params();
         params.temperature = 1.0F;
+        params.typical_p = 1.0F;
         sample s = draw(&b, &params, round);
         int32_t expected;
         if (plain_draw(&b, &params, round, &expected)) assert_int_equal(s.id, expected);
@@ -337,7 +431,7 @@ static void test_distribution(void **state)
     (void)state;
     enum { N = 12 };
     buffers b = buffers_new(N);
-    for (uint32_t k = 0; k < 6; k++) {
+    for (uint32_t k = 0; k < 8; k++) {
         static const weft_sampling PARAMS[] = {
             {.temperature = 1.0F, .top_p = 1.0F, .seed = 1},
             {.temperature = 0.5F, .top_p = 1.0F, .seed = 2},
@@ -345,14 +439,17 @@ static void test_distribution(void **state)
             {.temperature = 1.0F, .top_p = 1.0F, .top_k = 5, .seed = 3},
             {.temperature = 1.0F, .top_p = 0.7F, .seed = 4},
             {.temperature = 1.0F, .top_p = 1.0F, .min_p = 0.3F, .seed = 5},
+            {.temperature = 1.0F, .typical_p = 0.5F, .seed = 6},
+            {.temperature = 1.0F, .xtc_probability = 1.0F, .xtc_threshold = 0.1F, .seed = 7},
         };
         for (uint32_t i = 0; i < N; i++) b.logits[i] = (float)((i * 5) % N) * 0.25F;
         b.logits[3] = -INFINITY;
         b.logits[7] = NAN;
         double p[N] = {0.0};
-        uint32_t n = plain_chain(b.logits, N, &PARAMS[k], b.p, 0.0);
-        double total = sum_of(b.p, n);
-        for (uint32_t i = 0; i < n; i++) p[b.p[i].id] = weight_of(b.p, i) / total;
+        left l = plain_chain(b.logits, N, &PARAMS[k], 0, b.p, 0.0);
+        double total = 0.0;
+        for (uint32_t i = l.first; i < l.end; i++) total += weight_of(b.p, i);
+        for (uint32_t i = l.first; i < l.end; i++) p[b.p[i].id] = weight_of(b.p, i) / total;
         check_distribution(&b, &PARAMS[k], p);
     }
     buffers_free(&b);
@@ -392,11 +489,10 @@ static void test_logits_that_are_no_numbers(void **state)
     const float none[4] = {NAN, -INFINITY, NAN, -INFINITY};
     memcpy(b.logits, none, sizeof none);
     for (int k = 0; k < 2; k++) {
-        sample out = {7, 1.0F};
+        sample out = {.id = 7, .logprob = 1.0F};
         weft_error err = {0};
-        assert_status(WEFT_FORMAT,
-                      sample_token(b.logits, 4, k == 0 ? &GREEDY : &hot, 0, &b.scratch, &out, &err),
-                      &err);
+        sample_input in = input(&b, k == 0 ? &GREEDY : &hot, 0);
+        assert_status(WEFT_FORMAT, sample_token(&in, &b.scratch, &out, &err), &err);
         assert_message(&err, "none of 4 logits is a number above minus infinity");
         assert_int_equal(out.id, -1);
     }
@@ -436,8 +532,9 @@ static void test_extreme_parameters(void **state)
         {{.temperature = -1.0F, .top_p = 1.0F}, "temperature is -1,"},
         {{.temperature = NAN, .top_p = 1.0F}, "temperature is nan,"},
         {{.temperature = INFINITY, .top_p = 1.0F}, "temperature is inf,"},
-        {{.temperature = 1.0F, .top_p = 0.0F}, "top_p is 0, expected more than 0 and at most 1"},
-        {{.temperature = 1.0F, .top_p = -1.0F}, "top_p is -1,"},
+        {{.temperature = 0.0F}, NULL},
+        {{.temperature = 1.0F}, NULL},
+        {{.temperature = 1.0F, .top_p = -1.0F}, "top_p is -1, expected 0 to 1"},
         {{.temperature = 1.0F, .top_p = 2.0F}, "top_p is 2,"},
         {{.temperature = 1.0F, .top_p = NAN}, "top_p is nan,"},
         {{.temperature = 1.0F, .top_p = 1.0F, .min_p = 1.0F},
@@ -448,7 +545,7 @@ static void test_extreme_parameters(void **state)
     buffers b = buffers_new(70);
     for (size_t i = 0; i < COUNT_OF(CASES); i++) {
         weft_error err = {0};
-        weft_status status = sampling_check(&CASES[i].params, &err);
+        weft_status status = sampling_check(&CASES[i].params, 70, &err);
         if (CASES[i].message == NULL) {
             assert_ok(status, &err);
             fill(&b, SMOOTH);
@@ -457,7 +554,7 @@ static void test_extreme_parameters(void **state)
         } else {
             assert_status(WEFT_ARGUMENT, status, &err);
             assert_message(&err, CASES[i].message);
-            assert_status(WEFT_ARGUMENT, sampling_check(&CASES[i].params, NULL), NULL);
+            assert_status(WEFT_ARGUMENT, sampling_check(&CASES[i].params, 70, NULL), NULL);
         }
     }
     buffers_free(&b);

@@ -9,6 +9,7 @@
 #include "backend/cpu/cpu_kernels.h"
 #include "base/io.h"
 #include "base/rng.h"
+#include "base/utf8.h"
 #include "engine/engine.h"
 #include "support/compare.h"
 
@@ -38,13 +39,15 @@ uint32_t run_n_vocab(const weft_model *model)
 void run_submit(weft_engine *engine, uint32_t n_vocab, run *r)
 {
     weft_error err = {WEFT_OK, ""};
-    if (r->sampling.top_p == 0.0F) r->sampling.top_p = 1.0F;
     if (r->n_expanded == 0) r->n_expanded = r->n_prompt;
     if (r->want_prompt_logits)
         r->prompt_logits = calloc((size_t)r->n_expanded * n_vocab, sizeof(float));
     r->new_logits = calloc((size_t)r->max_new * n_vocab + 1, sizeof(float));
     r->tokens = calloc((size_t)r->max_new + 1, sizeof(int32_t));
     r->logprobs = calloc((size_t)r->max_new + 1, sizeof(float));
+    r->top = calloc((size_t)r->max_new * r->n_top + 1, sizeof *r->top);
+    r->text = calloc(1, 1);
+    r->n_text = 0;
     weft_request request = {
         .struct_size = sizeof request,
         .flags = r->flags | (r->stops ? 0 : WEFT_REQUEST_IGNORE_STOP),
@@ -63,6 +66,10 @@ void run_submit(weft_engine *engine, uint32_t n_vocab, run *r)
         .cache_salt = r->cache_salt,
         .images = r->images,
         .n_images = r->n_images,
+        .min_new = r->min_new,
+        .n_top = r->n_top,
+        .stop_texts = r->stop_texts,
+        .n_stop_texts = r->n_stop_texts,
     };
     if (r->drafter == NULL) {
         assert_ok(weft_submit(engine, &request, &r->handle, &err), &err);
@@ -73,20 +80,43 @@ void run_submit(weft_engine *engine, uint32_t n_vocab, run *r)
     }
 }
 
+/* Whole characters. */
+static void take_text(run *r, const weft_event *event)
+{
+    assert_non_null(event->text);
+    assert_true(utf8_valid(event->text, event->n_text));
+    r->text = realloc(r->text, r->n_text + event->n_text + 1);
+    memcpy(r->text + r->n_text, event->text, event->n_text);
+    r->n_text += event->n_text;
+    r->text[r->n_text] = '\0';
+}
+
+static void take_token(run *r, const weft_event *event)
+{
+    assert_true(r->n_tokens < r->max_new);
+    assert_true(event->n_top <= r->n_top);
+    weft_top_logprob *top = r->top + (size_t)r->n_tokens * r->n_top;
+    for (uint32_t i = 0; i < r->n_top; i++)
+        top[i] = i < event->n_top ? event->top[i] : (weft_top_logprob){-1, 0.0F};
+    r->logprobs[r->n_tokens] = event->logprob;
+    r->tokens[r->n_tokens++] = event->token;
+}
+
 void run_collect(weft_engine *engine, run *r)
 {
     weft_error err = {WEFT_OK, ""};
     for (;;) {
         weft_event event = {.struct_size = sizeof event};
         assert_ok(weft_poll(engine, r->handle, &event, &err), &err);
+        take_text(r, &event);
         if (event.kind == WEFT_EVENT_TOKEN) {
-            assert_true(r->n_tokens < r->max_new);
-            r->logprobs[r->n_tokens] = event.logprob;
-            r->tokens[r->n_tokens++] = event.token;
+            take_token(r, &event);
             continue;
         }
         assert_int_equal(event.kind, WEFT_EVENT_DONE);
         r->finish = event.finish;
+        r->stop_id = event.stop_id;
+        r->stop_text = event.stop_text;
         r->n_cached = event.n_cached;
         r->n_known = event.n_known;
         r->cache_limit = event.cache_limit;
@@ -123,7 +153,12 @@ void run_free(run *r)
     free(r->logprobs);
     free(r->prompt_logits);
     free(r->new_logits);
+    free(r->top);
+    free(r->text);
     r->tokens = NULL;
+    r->top = NULL;
+    r->text = NULL;
+    r->n_text = 0;
     r->logprobs = r->prompt_logits = r->new_logits = NULL;
     r->n_tokens = 0;
 }
@@ -133,6 +168,12 @@ void run_assert_identical(const run *a, const run *b, uint32_t n_vocab)
     assert_int_equal(a->n_tokens, b->n_tokens);
     assert_memory_equal(a->tokens, b->tokens, a->n_tokens * sizeof(int32_t));
     assert_floats_identical(a->logprobs, b->logprobs, a->n_tokens, 0);
+    assert_int_equal(a->n_top, b->n_top);
+    assert_memory_equal(a->top, b->top, (size_t)a->n_tokens * a->n_top * sizeof *a->top);
+    assert_string_equal(a->text, b->text);
+    assert_int_equal(a->n_text, b->n_text);
+    assert_int_equal(a->stop_id, b->stop_id);
+    assert_int_equal(a->stop_text, b->stop_text);
     assert_floats_identical(a->new_logits, b->new_logits, (size_t)a->n_tokens * n_vocab, n_vocab);
     if (a->prompt_logits != NULL && b->prompt_logits != NULL) {
         assert_int_equal(a->n_expanded, b->n_expanded);

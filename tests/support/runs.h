@@ -30,6 +30,8 @@ typedef struct run {
     int32_t priority;  /* likewise, with the next */
     uint32_t deadline_ms;
     uint64_t cache_salt;
+    const char *const *stop_texts; /* [n_stop_texts], as in weft_request; so the next two */
+    uint32_t n_stop_texts, min_new, n_top;
     const weft_image *images; /* [n_images] */
     uint32_t n_images;
     uint32_t n_expanded;           /* tokens of the prompt with those of images; 0: n_prompt */
@@ -40,8 +42,12 @@ typedef struct run {
     uint32_t n_tokens;
     uint32_t n_cached, n_known;
     weft_cache_limit cache_limit;
-    float *prompt_logits; /* [n_prompt or n_expanded, n_vocab] or NULL */
-    float *new_logits;    /* [max_new, n_vocab] */
+    float *prompt_logits;  /* [n_prompt or n_expanded, n_vocab] or NULL */
+    float *new_logits;     /* [max_new, n_vocab] */
+    weft_top_logprob *top; /* [max_new, n_top]; token -1: there is none */
+    char *text;            /* [n_text], of all events; NUL-terminated */
+    size_t n_text;
+    int32_t stop_id, stop_text;
     weft_finish finish;
     uint32_t n_drafted, n_accepted, n_paused;
     weft_handle handle;
@@ -55,7 +61,8 @@ void run_collect(weft_engine *engine, run *r);
 void run_all(weft_engine *engine, uint32_t n_vocab, run *runs, size_t n);
 void run_free(run *r);
 
-/* Fails the test unless tokens, log-probabilities and logits of both are the same bits. */
+/* Fails the test unless tokens, log-probabilities and logits of both are the same bits, and the
+ * same text was said and ended in the same way. */
 void run_assert_identical(const run *a, const run *b, uint32_t n_vocab);
 
 /* A JSON file as a document; the caller frees it. */

@@ -26,6 +26,8 @@ typedef struct command {
     const char *details; /* paragraphs of help, each ending in a line feed; may be "" */
     const option_row *options;
     size_t n_options;
+    const option_row *more_options; /* another table over the same values; NULL: none */
+    const size_t *n_more_options;
     /* Which of session.h's tables apply; a values struct with any of them begins with
      * session_values. */
     uint32_t session_sets;

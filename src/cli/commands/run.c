@@ -1,28 +1,21 @@
 /* run.c - weft run: a chat in the terminal, or one answer. */
+#include <math.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "base/assert.h"
-#include "base/clock.h"
 #include "base/json.h"
 #include "base/mem.h"
-#include "base/rng.h"
 #include "cli/chat.h"
 #include "cli/commands/command.h"
 #include "cli/input.h"
 #include "cli/pictures.h"
-
-#define FROM_MODEL (-1.0F)
+#include "cli/sampling.h"
 
 typedef struct run_values {
-    session_values session;
+    sampling_command with;
     const char *prompt, *system, *state;
     bool raw, json;
     uint32_t max_new;
-    float temperature, top_p, min_p;
-    uint32_t top_k;
-    option_seed seed;
     const char *draft;
     option_texts images;
 } run_values;
@@ -42,18 +35,6 @@ static const option_row OPTIONS[] = {
      NULL},
     {"n", OPTION_COUNT, AT(max_new), "N",
      "most tokens of an answer (default: until the context is full)", 1, 1 << 30, NULL},
-    {"temp", OPTION_REAL, AT(temperature), "T",
-     "temperature; 0 always takes the likeliest token (default: the model's)", 0, 100, NULL},
-    {"top-p", OPTION_REAL, AT(top_p), "P",
-     "samples among the likeliest tokens that make up P; 1 is off (default: the model's)", 1e-6, 1,
-     NULL},
-    {"top-k", OPTION_COUNT, AT(top_k), "K",
-     "samples among the K likeliest tokens; 0 is off (default: the model's)", 0, 1 << 30, NULL},
-    {"min-p", OPTION_REAL, AT(min_p), "P",
-     "drops tokens less likely than P times the likeliest; 0 is off (default: the model's)", 0,
-     0.999999, NULL},
-    {"seed", OPTION_SEED, AT(seed), "S",
-     "the same seed gives the same answer (default: another one each time)", 0, 0, NULL},
     {"state", OPTION_TEXT, AT(state), "FILE",
      "begins with what FILE has of an earlier conversation, and writes this one to it at the end",
      0, 0, NULL},
@@ -66,34 +47,10 @@ static const option_row OPTIONS[] = {
 };
 
 static const run_values DEFAULTS = {
-    .session = SESSION_DEFAULTS,
+    .with = {.session = SESSION_DEFAULTS, .sampling = SAMPLING_DEFAULTS},
     .max_new = 1 << 30,
-    .temperature = FROM_MODEL,
-    .top_p = FROM_MODEL,
-    .min_p = FROM_MODEL,
-    .top_k = UINT32_MAX,
     .draft = "none",
 };
-
-/* 53 bits, so that every reader of JSON keeps them all. */
-static uint64_t fresh_seed(void)
-{
-    return rng_u64((uint64_t)time(NULL) << 20 ^ (uint64_t)getpid(), clock_now_ns()) >> 11;
-}
-
-static weft_sampling sampling_of(const run_values *v, const weft_model_info *info)
-{
-    weft_sampling s = {.temperature = info->temperature,
-                       .top_p = info->top_p,
-                       .min_p = info->min_p,
-                       .top_k = info->top_k};
-    if (v->temperature >= 0.0F) s.temperature = v->temperature;
-    if (v->top_p >= 0.0F) s.top_p = v->top_p;
-    if (v->min_p >= 0.0F) s.min_p = v->min_p;
-    if (v->top_k != UINT32_MAX) s.top_k = v->top_k;
-    s.seed = v->seed.given ? v->seed.value : fresh_seed();
-    return s;
-}
 
 /* ---- one answer ------------------------------------------------------------------------------ */
 
@@ -105,9 +62,40 @@ static void show_text(void *user, const char *bytes, size_t n_bytes)
     *ends_line = bytes[n_bytes - 1] == '\n';
 }
 
+/* What is printed when it is whole. */
+typedef struct json_answer {
+    strbuf text;
+    strbuf
+        tokens; /* an array without its brackets: each token's log-probability and the likeliest */
+} json_answer;
+
 static void keep_text(void *user, const char *bytes, size_t n_bytes)
 {
-    strbuf_add(user, bytes, n_bytes);
+    strbuf_add(&((json_answer *)user)->text, bytes, n_bytes);
+}
+
+/* JSON has no infinity. */
+static void write_number(strbuf *out, float x)
+{
+    if (isfinite(x)) {
+        strbuf_printf(out, "%.9g", (double)x);
+    } else {
+        strbuf_add_text(out, "null");
+    }
+}
+
+static void keep_token(void *user, const weft_event *event)
+{
+    strbuf *out = &((json_answer *)user)->tokens;
+    strbuf_printf(out, "%s{\"id\":%d,\"logprob\":", out->len > 0 ? "," : "", event->token);
+    write_number(out, event->logprob);
+    strbuf_add_text(out, ",\"top\":[");
+    for (uint32_t i = 0; i < event->n_top; i++) {
+        strbuf_printf(out, "%s[%d,", i > 0 ? "," : "", event->top[i].token);
+        write_number(out, event->top[i].logprob);
+        strbuf_add_char(out, ']');
+    }
+    strbuf_add_text(out, "]}");
 }
 
 static weft_status prompt_ids(session *s, const chat_options *o, uint32_t n_images, str prompt,
@@ -122,10 +110,25 @@ static weft_status prompt_ids(session *s, const chat_options *o, uint32_t n_imag
     return status;
 }
 
+static void write_how(const generate_request *r, const generate_answer *a, const json_answer *whole,
+                      strbuf *out)
+{
+    const weft_sampling *s = &r->how.sampling;
+    if (a->stop_text >= 0) {
+        strbuf_add_text(out, ",\"stop\":");
+        json_write_text(str_of(r->how.stop_texts[a->stop_text]), out);
+    }
+    strbuf_printf(out, ",\"temperature\":%.9g,\"top_p\":%.9g,\"top_k\":%u,\"min_p\":%.9g",
+                  (double)s->temperature, (double)s->top_p, s->top_k, (double)s->min_p);
+    strbuf_printf(out, ",\"seed\":%llu", (unsigned long long)s->seed);
+    if (r->how.n_top > 0) strbuf_printf(out, ",\"logprobs\":[%s]", strbuf_text(&whole->tokens));
+}
+
 static weft_status print_json(const session *s, const char *model, const generate_request *r,
-                              const generate_answer *a, const strbuf *text, weft_error *err)
+                              const generate_answer *a, const json_answer *whole, weft_error *err)
 {
     strbuf out;
+    const strbuf *text = &whole->text;
     strbuf_init(&out, mem_system(), 0);
     double decode_s = a->total_s - a->first_s;
     size_t n_new = a->ids.n;
@@ -137,19 +140,17 @@ static weft_status print_json(const session *s, const char *model, const generat
     for (size_t i = 0; i < n_new; i++) strbuf_printf(&out, "%s%d", i > 0 ? "," : "", a->ids.ids[i]);
     strbuf_printf(&out, "],\"finish\":\"%s\",\"prompt_tokens\":%zu,\"new_tokens\":%zu",
                   generate_finish_name(a->finish), a->n_prompt, n_new);
-    strbuf_printf(&out, ",\"temperature\":%.9g,\"top_p\":%.9g,\"top_k\":%u,\"min_p\":%.9g",
-                  (double)r->sampling.temperature, (double)r->sampling.top_p, r->sampling.top_k,
-                  (double)r->sampling.min_p);
-    strbuf_printf(&out, ",\"seed\":%llu,\"first_token_s\":%.6f,\"prefill_tok_s\":%.3f",
-                  (unsigned long long)r->sampling.seed, a->first_s,
+    write_how(r, a, whole, &out);
+    strbuf_printf(&out, ",\"first_token_s\":%.6f,\"prefill_tok_s\":%.3f", a->first_s,
                   a->first_s > 0.0 ? (double)a->n_prompt / a->first_s : 0.0);
-    if (r->draft != NULL)
+    if (r->how.draft != NULL)
         strbuf_printf(&out, ",\"drafted\":%u,\"accepted\":%u", a->n_drafted, a->n_accepted);
     strbuf_printf(&out, ",\"decode_tok_s\":%.3f",
                   n_new > 1 && decode_s > 0.0 ? (double)(n_new - 1) / decode_s : 0.0);
     session_add_experts(s, &out);
     weft_status status = strbuf_add_text(&out, "}\n");
     if (text->status != WEFT_OK) status = text->status;
+    if (whole->tokens.status != WEFT_OK) status = whole->tokens.status;
     if (status == WEFT_OK) {
         fwrite(out.ptr, 1, out.len, stdout);
     } else {
@@ -165,19 +166,18 @@ static weft_status answer_once(session *s, const chat_options *o, const run_valu
     bool whole = v->json;
     id_list ids = {0};
     picture_list pictures = {0};
-    strbuf text;
-    strbuf_init(&text, mem_system(), 0);
+    json_answer kept;
+    strbuf_init(&kept.text, mem_system(), 0);
+    strbuf_init(&kept.tokens, mem_system(), 0);
     bool ends_line = false;
     generate_answer answer = {0};
-    generate_request request = {.prompt = &ids,
-                                .max_new = o->max_new,
-                                .sampling = o->sampling,
-                                .draft = o->draft,
-                                .user = &ends_line};
+    generate_request request = {
+        .prompt = &ids, .how = o->how, .continues = o->raw, .user = &ends_line};
     request.text = show_text;
     if (whole) {
-        request.user = &text;
+        request.user = &kept;
         request.text = keep_text;
+        request.token = o->how.n_top > 0 ? keep_token : NULL;
     }
     weft_status status = pictures_read(s, &v->images, &pictures, err);
     if (status == WEFT_OK) status = prompt_ids(s, o, pictures.n, prompt, &ids, err);
@@ -185,7 +185,7 @@ static weft_status answer_once(session *s, const chat_options *o, const run_valu
     request.n_images = pictures.n;
     if (status == WEFT_OK) status = generate(s, &request, &answer, err);
     if (whole && status == WEFT_OK) {
-        status = print_json(s, model, &request, &answer, &text, err);
+        status = print_json(s, model, &request, &answer, &kept, err);
     } else if (!whole && answer.ids.n > 0 && !ends_line) {
         putchar('\n');
     }
@@ -194,7 +194,8 @@ static weft_status answer_once(session *s, const chat_options *o, const run_valu
     pictures_free(s, &pictures);
     id_list_deinit(&answer.ids);
     id_list_deinit(&ids);
-    strbuf_deinit(&text);
+    strbuf_deinit(&kept.text);
+    strbuf_deinit(&kept.tokens);
     return status;
 }
 
@@ -279,23 +280,32 @@ static int run(const void *values, const char *path)
     session s = {0};
     weft_error err = {WEFT_OK, ""};
     const char *draft = session_drafter(v->draft);
-    chat_options o = {.system = v->system, .max_new = v->max_new, .draft = draft};
+    const sampling_values *how = &v->with.sampling;
+    sampling_choice choice;
+    chat_options o = {.system = v->system,
+                      .how = {.max_new = v->max_new,
+                              .min_new = how->min_new,
+                              .n_top = how->n_top,
+                              .draft = draft,
+                              .stop_texts = how->stops.values,
+                              .n_stop_texts = how->stops.n}};
     session_plan plan = {
         .max_sequences = 1, .chunk_tokens = GENERATE_CHUNK, .drafts = draft != NULL};
     int exit_status = EXIT_FAILED;
     bool usage = false;
-    weft_status status = session_open_model(&s, &v->session, path, &err);
+    weft_status status = session_open_model(&s, &v->with.session, path, &err);
     if (status == WEFT_OK) status = choose_raw(&s, v, &o, &err);
     if (status == WEFT_OK) {
-        status = session_open_engine(&s, &v->session, &plan, &err);
         usage = true;
+        status = sampling_choose(how, &s.info, &choice, &err);
+        o.how.sampling = choice.params;
     }
+    if (status == WEFT_OK) status = session_open_engine(&s, &v->with.session, &plan, &err);
     if (status == WEFT_OK) {
         usage = false;
         status = restore_state(&s, v->state, &err);
     }
     if (status == WEFT_OK) {
-        o.sampling = sampling_of(v, &s.info);
         exit_status = answer_or_chat(&s, v, &o, path);
         session_print_experts(&s, stderr);
         status = save_state(&s, v->state, &err);
@@ -311,21 +321,25 @@ const command COMMAND_run = {
     .name = "run",
     .operand = "MODEL",
     .summary = "a chat in the terminal, or one answer to -p or to stdin",
-    .details = "On a terminal without -p it is a chat; /help there says more. Else the answer to "
-               "-p, or to\n"
-               "what stdin holds (but for a last line feed), goes to stdout as it comes. The speed "
-               "goes to\n"
-               "stderr: tokens per second of prompt and answer, and the time to the first token.\n"
-               "With --raw, the text has the model's placeholder for each --image itself.\n"
-               "With --state, what of the next conversation begins as this one did need not be "
-               "computed\n"
-               "again, and its answers are the same as without. FILE is as large as the keys and "
-               "values of\n"
-               "the conversation. One that is damaged is renamed to FILE.bad, one of another model "
-               "or other\n"
-               "options is replaced at the end.\n",
+    .details =
+        "On a terminal without -p it is a chat; /help there says more. Else the answer to "
+        "-p, or to\n"
+        "what stdin holds (but for a last line feed), goes to stdout as it comes. The speed "
+        "goes to\n"
+        "stderr: tokens per second of prompt and answer, and the time to the first token.\n"
+        "Of several ways to choose tokens, docs/sampling.md has the order and the formulas.\n"
+        "With --raw, the text has the model's placeholder for each --image itself.\n"
+        "With --state, what of the next conversation begins as this one did need not be "
+        "computed\n"
+        "again, and its answers are the same as without. FILE is as large as the keys and "
+        "values of\n"
+        "the conversation. One that is damaged is renamed to FILE.bad, one of another model "
+        "or other\n"
+        "options is replaced at the end.\n",
     .options = OPTIONS,
     .n_options = COUNT_OF(OPTIONS),
+    .more_options = SAMPLING_ROWS,
+    .n_more_options = &N_SAMPLING_ROWS,
     .session_sets = SESSION_ENGINE | SESSION_CONTEXT | SESSION_OPEN,
     .defaults = &DEFAULTS,
     .values_size = sizeof DEFAULTS,

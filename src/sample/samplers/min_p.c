@@ -3,18 +3,24 @@
 
 #include "sample/chain.h"
 
+static weft_status check(const weft_sampling *params, uint32_t n_vocab, weft_error *err)
+{
+    (void)n_vocab;
+    if (params->min_p >= 0.0F && params->min_p < 1.0F) return WEFT_OK;
+    return err_set(err, WEFT_ARGUMENT, "min_p is %g, expected at least 0 and less than 1",
+                   (double)params->min_p);
+}
+
 static bool active(const weft_sampling *params)
 {
     return params->min_p > 0.0F;
 }
 
-enum { SORT_FIRST = 64 };
-
-static void apply(candidates *c, const weft_sampling *params)
+static void cut(candidates *c, const weft_sampling *params, uint64_t position)
 {
-    candidates_sort(c, SORT_FIRST);
-    double least = (double)c->logits[0] + log((double)params->min_p);
-    for (uint32_t i = 1; i < c->n; i++) {
+    (void)position;
+    double least = (double)c->logits[c->first] + log((double)params->min_p);
+    for (uint32_t i = c->first + 1; i < c->n; i++) {
         if (i == c->n_sorted) candidates_sort(c, 2 * i);
         if ((double)c->logits[i] < least) {
             c->n = i;
@@ -23,4 +29,4 @@ static void apply(candidates *c, const weft_sampling *params)
     }
 }
 
-const sampler SAMPLER_MIN_P = {"min_p", active, apply};
+const sampler SAMPLER_MIN_P = {.name = "min_p", .check = check, .active = active, .cut = cut};

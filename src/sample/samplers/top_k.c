@@ -6,11 +6,12 @@ static bool active(const weft_sampling *params)
     return params->top_k != 0;
 }
 
-static void apply(candidates *c, const weft_sampling *params)
+static void cut(candidates *c, const weft_sampling *params, uint64_t position)
 {
-    if (params->top_k >= c->n) return;
-    candidates_sort(c, params->top_k);
-    c->n = params->top_k;
+    (void)position;
+    if (params->top_k >= c->n - c->first) return;
+    candidates_sort(c, c->first + params->top_k);
+    c->n = c->first + params->top_k;
 }
 
-const sampler SAMPLER_TOP_K = {"top_k", active, apply};
+const sampler SAMPLER_TOP_K = {.name = "top_k", .active = active, .cut = cut};
