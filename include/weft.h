@@ -145,6 +145,7 @@ typedef struct weft_model_info {
     weft_pooling pooling;
     weft_normalize normalize;
     float repetition_penalty, typical_p; /* as temperature; 1: off */
+    bool has_mtp;                        /* it has a head that drafts, for WEFT_ENGINE_MTP */
 } weft_model_info;
 
 WEFT_API weft_status weft_model_get_info(const weft_model *model, weft_model_info *info,
@@ -294,16 +295,31 @@ typedef struct weft_engine_options {
      * bytes_least of weft_experts_info, ARGUMENT when the model has no experts, UNSUPPORTED with
      * the backend "ref". A file that cannot be read ends the requests of its step with IO. */
     uint64_t expert_bytes;
+    /* A smaller model whose guesses requests may take ("model"), borrowed until the engine is
+     * closed; NULL: none. Its vocabulary must be the model's, token by token (ARGUMENT names the
+     * first that is not). It runs on the same backend and threads. With expert_bytes it may have no
+     * experts (UNSUPPORTED), and the head of WEFT_ENGINE_MTP neither. */
+    const weft_model *draft_model;
+    const char *draft_kv; /* KV codec spec of its state; NULL: the activation type */
+    /* Budget for that state, beside memory_bytes: requests that find no room there are not drafted
+     * for until there is. 0: what one sequence of context needs, or 256 MiB if that is more. */
+    uint64_t draft_memory_bytes;
 } weft_engine_options;
 
-enum { WEFT_ENGINE_NO_CACHE = 1 /* no request begins with what another left */ };
+enum {
+    WEFT_ENGINE_NO_CACHE = 1, /* no request begins with what another left */
+    /* The head that the model has for drafts is run for every request, and its state is part of
+     * theirs, so that any may draft by it ("mtp"). UNSUPPORTED when the model has none. */
+    WEFT_ENGINE_MTP = 2
+};
 
 /* options may be NULL. The model is borrowed until the engine is closed. */
 WEFT_API weft_status weft_engine_open(const weft_model *model, const weft_engine_options *options,
                                       weft_engine **engine, weft_error *err);
 
 /* What an engine opened so promises a request that needs n_positions positions: tokens of its
- * prompt and all it may add but the last. The budget must hold that of all that run together. */
+ * prompt and all it may add but the last. The budget must hold that of all that run together. What
+ * a draft model stores is beside it, by draft_memory_bytes, and promised to nobody. */
 WEFT_API weft_status weft_model_state_bytes(const weft_model *model,
                                             const weft_engine_options *options,
                                             uint32_t n_positions, uint64_t *n_bytes,
@@ -409,7 +425,9 @@ typedef struct weft_request {
     const char *kv;       /* KV codec spec; NULL: the engine's. At most 16 in one engine */
     uint64_t cache_salt;  /* only requests with the same share state */
     /* What proposes tokens, so that one step may verify several: NULL, none; "ngram", what
-     * followed the last tokens before. The answer is the same, bit for bit. */
+     * followed the last tokens before; "model", the engine's draft_model; "mtp", the model's own
+     * head. How many pay is found out from those before, and none are made while none do. The
+     * answer is the same, bit for bit. */
     const char *draft;
     /* Not 0: prompt_logits is [prompt_logits_rows, n_vocab] and filled again and again, an event
      * LOGITS each time. The prompt is read no further until the poll after that event. */
@@ -562,6 +580,7 @@ typedef struct weft_engine_info {
                                  those that tokens went to */
     uint64_t n_experts_ahead_used;
     uint64_t expert_bytes_read;
+    uint64_t draft_bytes_live, draft_bytes_budget; /* of the draft model's state */
 } weft_engine_info;
 
 WEFT_API weft_status weft_engine_get_info(const weft_engine *engine, weft_engine_info *info,

@@ -49,8 +49,11 @@ static weft_status effective(const weft_engine_options *from, const struct llm *
                           .memory_bytes = from->memory_bytes,
                           .cache_bytes = from->cache_bytes,
                           .expert_bytes = from->expert_bytes,
-                          .no_cache = (from->flags & WEFT_ENGINE_NO_CACHE) != 0};
-    if ((from->flags & ~(uint32_t)WEFT_ENGINE_NO_CACHE) != 0)
+                          .no_cache = (from->flags & WEFT_ENGINE_NO_CACHE) != 0,
+                          .draft_head = (from->flags & WEFT_ENGINE_MTP) != 0,
+                          .draft_kv = from->draft_kv,
+                          .draft_memory_bytes = from->draft_memory_bytes};
+    if ((from->flags & ~(uint32_t)(WEFT_ENGINE_NO_CACHE | WEFT_ENGINE_MTP)) != 0)
         return err_set(err, WEFT_ARGUMENT, "unknown flags %x", from->flags);
     if (o->n_threads == 0) o->n_threads = thread_available();
     if (o->n_threads > THREADS_MOST && from->n_threads == 0) o->n_threads = THREADS_MOST;
@@ -84,6 +87,35 @@ static weft_status effective(const weft_engine_options *from, const struct llm *
     return status;
 }
 
+/* Tokens of both vocabularies, where both are known: ids mean the same. */
+static weft_status check_vocabulary(const tokenizer *ours, const tokenizer *theirs, weft_error *err)
+{
+    if (ours == NULL || theirs == NULL) return WEFT_OK;
+    uint32_t n = tokenizer_n_vocab(ours);
+    if (tokenizer_n_vocab(theirs) > n) n = tokenizer_n_vocab(theirs);
+    for (uint32_t i = 0; i < n; i++) {
+        str a = tokenizer_token(ours, (int32_t)i);
+        str b = tokenizer_token(theirs, (int32_t)i);
+        if (str_equal(a, b)) continue;
+        return err_set(err, WEFT_ARGUMENT, "draft_model: token %u is '%.*s', the model's is '%.*s'",
+                       i, (int)(b.len < 40 ? b.len : 40), b.ptr, (int)(a.len < 40 ? a.len : 40),
+                       a.ptr);
+    }
+    return WEFT_OK;
+}
+
+static weft_status check_drafting(const weft_model *model, const weft_model *drafting,
+                                  const engine_options *o, weft_error *err)
+{
+    if (o->draft_head && model->model->draft.n_values == 0)
+        return err_set(err, WEFT_UNSUPPORTED, "the model has no head that drafts (mtp)");
+    bool wanted = o->draft_head || drafting != NULL;
+    if (wanted && o->max_drafts == 0)
+        return err_set(err, WEFT_ARGUMENT, "the engine shall draft, and max_drafts is none");
+    if (drafting == NULL) return WEFT_OK;
+    return check_vocabulary(model->tokenizer, drafting->tokenizer, err);
+}
+
 /* What the caller's options come to for a model. */
 static weft_status take_options(const weft_model *model, const weft_engine_options *options,
                                 engine_options *o, weft_error *err)
@@ -94,6 +126,8 @@ static weft_status take_options(const weft_model *model, const weft_engine_optio
     if (status == WEFT_OK) status = effective(&from, model->model, o, err);
     o->tokenizer = model->tokenizer;
     o->tokenizer_error = &model->tokenizer_error;
+    if (status == WEFT_OK) status = check_drafting(model, from.draft_model, o, err);
+    if (status == WEFT_OK && from.draft_model != NULL) o->draft_model = from.draft_model->model;
     return status;
 }
 

@@ -98,7 +98,8 @@ typedef struct setting {
     const char *kv;            /* NULL: the column's */
     uint32_t chunk, n_threads; /* n_threads 0: as all others */
     uint64_t memory_bytes;     /* 0: enough */
-    bool cache, drafts;
+    bool cache;
+    const char *draft;    /* what requests may name; NULL: nothing */
     uint32_t n_sequences; /* 0: TOGETHER_MOST */
 } setting;
 
@@ -123,8 +124,15 @@ static weft_engine_options options_of(const column *col, setting s)
     if (s.n_threads > 0) o.n_threads = s.n_threads;
     if (o.memory_bytes == 0) o.memory_bytes = col->memory_bytes;
     if (s.memory_bytes > 0) o.memory_bytes = s.memory_bytes;
-    if (!s.drafts) o.max_drafts = WEFT_NO_DRAFTS;
     o.flags = s.cache ? 0 : WEFT_ENGINE_NO_CACHE;
+    if (s.draft == NULL) {
+        o.max_drafts = WEFT_NO_DRAFTS;
+    } else if (strcmp(s.draft, "model") == 0) {
+        o.draft_model = col->c->model; /* which is the smallest that there is for sure */
+        o.draft_kv = o.kv;
+    } else if (strcmp(s.draft, "mtp") == 0) {
+        o.flags |= WEFT_ENGINE_MTP;
+    }
     return o;
 }
 
@@ -147,7 +155,7 @@ static weft_status plan_memory(column *col, weft_error *err)
     uint64_t budget = col->c->options.memory_bytes;
     uint64_t bytes;
     weft_status status =
-        promise_of(col, (setting){.chunk = WHOLE, .drafts = true}, longest(col), &bytes, err);
+        promise_of(col, (setting){.chunk = WHOLE, .draft = "ngram"}, longest(col), &bytes, err);
     col->narrow = budget != 0 && budget / TOGETHER_MOST < bytes;
     /* A budget that is too large costs nothing: only what is filled is taken. */
     col->memory_bytes = (uint64_t)8 * TOGETHER_MOST * bytes + ((uint64_t)1 << 30);
@@ -344,24 +352,38 @@ static weft_status check_codecs(column *col, check_row row, check_cell *cell, we
 
 /* ---- drafts ---------------------------------------------------------------------------------- */
 
-static weft_status check_drafts(column *col, check_row row, check_cell *cell, weft_error *err)
+static weft_status check_drafter(column *col, const char *name, check_cell *cell, weft_error *err)
 {
-    (void)row;
     static const uint8_t OWN[] = {REPEATED, PAGE_MORE};
     ask asks[TOGETHER_MOST];
     uint32_t n = plain_all(col, OWN, COUNT_OF(OWN), asks);
-    for (uint32_t i = 0; i < n; i++) asks[i].draft = "ngram";
+    for (uint32_t i = 0; i < n; i++) asks[i].draft = name;
     if (n == 0) {
         settle(cell, CHECK_SKIPPED, TOO_SMALL);
         return WEFT_OK;
     }
     weft_engine *engine;
-    setting s = {.chunk = WHOLE, .drafts = true};
+    setting s = {.chunk = WHOLE, .draft = name};
     weft_status status = open_engine(col, s, &engine, err);
     if (status != WEFT_OK) return status;
-    status = ask_one_by_one(col, engine, asks, n, cell, err);
+    if (strcmp(name, "ngram") == 0) status = ask_one_by_one(col, engine, asks, n, cell, err);
     if (status == WEFT_OK) status = ask_together(col, engine, asks, n, cell, NULL, err);
     weft_engine_close(engine);
+    return status;
+}
+
+/* By the text, by the model's own head, and by the model itself as if it were another one. */
+static weft_status check_drafts(column *col, check_row row, check_cell *cell, weft_error *err)
+{
+    (void)row;
+    weft_model_info info = {.struct_size = sizeof info};
+    weft_status status = weft_model_get_info(col->c->model, &info, err);
+    if (status == WEFT_OK) status = check_drafter(col, "ngram", cell, err);
+    /* Experts of what drafts are not streamed. */
+    bool streams = col->c->options.expert_bytes > 0;
+    if (status == WEFT_OK && !streams) status = check_drafter(col, "model", cell, err);
+    if (status == WEFT_OK && info.has_mtp && !streams)
+        status = check_drafter(col, "mtp", cell, err);
     /* What a model says need not repeat anything. */
     if (status == WEFT_OK && cell->n_drafted == 0 && cell->result != CHECK_DIFFERS)
         settle(cell, CHECK_SKIPPED, "nothing was drafted");

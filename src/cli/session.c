@@ -66,18 +66,25 @@ static void log_line(void *user, weft_log_level level, const char *message)
     if (level == WEFT_LOG_WARN) report_note("%s", message);
 }
 
-weft_status session_open_model(session *s, const session_values *values, const char *path,
-                               weft_error *err)
+static weft_status open_model(const session_values *values, const char *path, weft_model **model,
+                              weft_error *err)
 {
     char folder[CACHE_FOLDER_BYTES];
-    uint64_t start = clock_now_ns();
     progress p = {.shown = false};
     weft_log sink = {&p, log_line};
     weft_model_options options = {.struct_size = sizeof options, .log = &sink};
     if (!values->no_cache && cache_folder(path, folder)) options.cache_dir = folder;
     progress_show(&p, "loading %s", path);
-    weft_status status = weft_model_open(path, &options, &s->model, err);
+    weft_status status = weft_model_open(path, &options, model, err);
     progress_clear(&p);
+    return status;
+}
+
+weft_status session_open_model(session *s, const session_values *values, const char *path,
+                               weft_error *err)
+{
+    uint64_t start = clock_now_ns();
+    weft_status status = open_model(values, path, &s->model, err);
     if (status != WEFT_OK) return status;
     s->info = (weft_model_info){.struct_size = sizeof s->info};
     status = weft_model_get_info(s->model, &s->info, err);
@@ -101,6 +108,22 @@ weft_engine_options session_engine_options(const session_values *values)
     return options;
 }
 
+/* What is to draft, into the options. */
+static weft_status take_drafter(session *s, const session_values *values, const char *draft,
+                                weft_engine_options *options, weft_error *err)
+{
+    const char *name = draft != NULL ? session_drafter(draft) : NULL;
+    if (name == NULL) options->max_drafts = WEFT_NO_DRAFTS;
+    if (name == NULL || strcmp(name, "ngram") == 0) return WEFT_OK;
+    if (strcmp(name, "mtp") == 0) {
+        options->flags |= WEFT_ENGINE_MTP;
+        return WEFT_OK;
+    }
+    weft_status status = open_model(values, draft, &s->drafting, err);
+    options->draft_model = s->drafting;
+    return status;
+}
+
 weft_status session_open_engine(session *s, const session_values *values, const session_plan *plan,
                                 weft_error *err)
 {
@@ -111,21 +134,27 @@ weft_status session_open_engine(session *s, const session_values *values, const 
     options.max_sequences = plan->max_sequences;
     options.chunk_tokens = plan->chunk_tokens;
     options.max_outputs = plan->max_outputs;
-    options.max_drafts = plan->drafts ? 0 : WEFT_NO_DRAFTS;
     if (plan->no_cache) options.flags |= WEFT_ENGINE_NO_CACHE;
-    weft_status status = weft_engine_open(s->model, &options, &s->engine, err);
+    weft_status status = take_drafter(s, values, plan->draft, &options, err);
+    if (status == WEFT_OK) status = weft_engine_open(s->model, &options, &s->engine, err);
     s->load_ms += (double)(clock_now_ns() - start) / 1e6;
     return status;
 }
 
 const char *session_drafter(const char *draft)
 {
-    return strcmp(draft, "none") == 0 ? NULL : draft;
+    static const char *const NAMES[] = {"ngram", "mtp"};
+    if (strcmp(draft, "none") == 0) return NULL;
+    for (size_t i = 0; i < COUNT_OF(NAMES); i++) {
+        if (strcmp(draft, NAMES[i]) == 0) return NAMES[i];
+    }
+    return "model";
 }
 
 void session_close(session *s)
 {
     weft_engine_close(s->engine);
+    weft_model_close(s->drafting);
     weft_model_close(s->model);
     id_list_deinit(&s->said);
     *s = (session){0};

@@ -38,6 +38,7 @@ typedef struct id_list {
 
 typedef struct session {
     weft_model *model;
+    weft_model *drafting; /* NULL: none */
     weft_model_info info;
     weft_engine *engine;
     double load_ms; /* both */
@@ -48,12 +49,12 @@ typedef struct session {
 typedef struct session_plan {
     uint32_t context; /* unless --context is there */
     uint32_t max_sequences, chunk_tokens, max_outputs;
-    uint64_t memory; /* unless --memory is there */
-    bool no_cache;   /* requests are to be computed from their first token on */
-    bool drafts;     /* some request will draft */
+    uint64_t memory;   /* unless --memory is there */
+    bool no_cache;     /* requests are to be computed from their first token on */
+    const char *draft; /* --draft; NULL: no request will draft */
 } session_plan;
 
-/* What --draft says, as weft_request wants it; NULL: none. */
+/* What --draft says (a name, a path of a model, "none"), as weft_request wants it; NULL: none. */
 const char *session_drafter(const char *draft);
 
 /* What the options say, as the library takes it. */

@@ -62,7 +62,11 @@ weft_status cache_config(const llm *m, const engine_options *o, const kv_spec *s
                         .page_tokens = KV_PAGE_TOKENS,
                         .most_verify = most_verify,
                         .marks = !o->no_cache};
-    return kv_config_init(config, a, m->kv_layers, m->n_kv_layers, spec, &bounds, err);
+    uint32_t n_layers;
+    const kv_layer *layers = draft_layers(m, o->draft_head, a, &n_layers);
+    if (layers == NULL)
+        return err_set(err, WEFT_NOMEM, "out of memory for the state of %u layers", n_layers);
+    return kv_config_init(config, a, layers, n_layers, spec, &bounds, err);
 }
 
 static weft_status store_create(weft_engine *e, const kv_spec *spec, engine_store **out,

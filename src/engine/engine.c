@@ -28,8 +28,7 @@ static uint64_t experts_bytes(const graph *g, const graph_value *v)
     return bytes / g->values[v->in[2]].i[1] * g->values[v->in[1]].i[0];
 }
 
-/* What a step of one token reads. */
-static uint64_t weight_bytes(const graph *g)
+uint64_t engine_weight_bytes(const graph *g)
 {
     uint64_t bytes = 0;
     for (graph_id id = 1; id < g->n_values; id++) {
@@ -148,7 +147,8 @@ static weft_status open_batch(weft_engine *e, weft_error *err)
     b->outputs = arena_array(a, n_outputs, sizeof *b->outputs);
     b->hidden_of = arena_array(a, n_hidden, sizeof *b->hidden_of);
     if (m->params.sees_all) b->highest = arena_array(a, n_tokens, sizeof *b->highest);
-    b->views = arena_array(a, (size_t)m->n_kv_layers * o->max_sequences, sizeof *b->views);
+    size_t n_states = (size_t)m->n_kv_layers + (o->draft_head ? m->n_draft_kv_layers : 0);
+    b->views = arena_array(a, n_states * o->max_sequences, sizeof *b->views);
     b->txn_rows = arena_array(a, o->max_sequences, sizeof *b->txn_rows);
     b->keep = arena_array(a, o->max_sequences, sizeof *b->keep);
     b->rows = arena_array(a, o->max_sequences, sizeof *b->rows);
@@ -183,13 +183,14 @@ weft_status engine_open(const llm *m, const engine_options *options, weft_engine
     e->env = m->env;
     e->model = m;
     e->options = *options;
-    e->weight_bytes_step = weight_bytes(&m->graph);
+    e->weight_bytes_step = engine_weight_bytes(&m->graph);
     arena_init(&e->arena, e->env.allocator, 0);
     kv_txn_init(&e->txn);
     weft_status status = thread_lock_create(e->env.allocator, &e->lock, err);
     if (status == WEFT_OK) status = open_backend(e, err);
     if (status == WEFT_OK) status = open_kv(e, err);
     if (status == WEFT_OK) status = open_batch(e, err);
+    if (status == WEFT_OK) status = draft_open(e, err);
     if (status != WEFT_OK) {
         engine_close(e);
         return status;
@@ -205,6 +206,7 @@ void engine_close(weft_engine *e)
     cache_close(e);
     kv_pool_destroy(e->pool);
     if (e->backend != NULL) {
+        draft_close(e);
         media_close(e);
         e->api->plan_free(e->backend, e->plan);
         e->api->close(e->backend);
@@ -212,6 +214,26 @@ void engine_close(weft_engine *e)
     thread_lock_destroy(e->lock);
     arena_deinit(&e->arena);
     mem_free(e->env.allocator, e, sizeof *e);
+}
+
+/* What the batch asks for, up to what stays of it; *ns: but for sampling. Called without the lock.
+ */
+static weft_status run_batch(weft_engine *e, uint64_t *ns, weft_error *err)
+{
+    uint64_t begun = clock_now_ns();
+    weft_status status = media_encode(e, err);
+    if (status == WEFT_OK) status = draft_propose(e, err);
+    if (status == WEFT_OK) status = e->api->run(e->backend, e->plan, &e->batch.step, err);
+    if (status == WEFT_OK) status = e->api->wait(e->backend, err);
+    *ns = clock_now_ns() - begun;
+    if (status != WEFT_OK) return status;
+    thread_lock_take(e->lock);
+    scheduler_settle(e);
+    thread_lock_drop(e->lock);
+    begun = clock_now_ns();
+    status = draft_follow(e, err);
+    *ns += clock_now_ns() - begun;
+    return status;
 }
 
 weft_status engine_step(weft_engine *e, uint32_t *n_active, weft_error *err)
@@ -228,15 +250,10 @@ weft_status engine_step(weft_engine *e, uint32_t *n_active, weft_error *err)
     thread_lock_drop(e->lock);
     weft_status status = WEFT_OK;
     weft_error failure = {WEFT_OK, ""};
-    uint64_t run = clock_now_ns();
-    if (work) status = media_encode(e, &failure);
-    if (work && status == WEFT_OK) {
-        status = e->api->run(e->backend, e->plan, &e->batch.step, &failure);
-        if (status == WEFT_OK) status = e->api->wait(e->backend, &failure);
-    }
-    run = clock_now_ns() - run;
+    uint64_t run = 0;
+    if (work) status = run_batch(e, &run, &failure);
     thread_lock_take(e->lock);
-    if (work && status == WEFT_OK) scheduler_publish(e);
+    if (work && status == WEFT_OK) scheduler_commit(e);
     if (work && status != WEFT_OK) scheduler_fail(e, &failure);
     if (work) e->stepping = false;
     *n_active = e->n_active + e->n_waiting;
@@ -270,6 +287,7 @@ void engine_info(const weft_engine *e, weft_engine_info *info)
     info->n_steps = e->n_steps;
     info->ns_steps = e->ns_steps;
     info->ns_runs = e->ns_runs;
+    draft_info(e, info);
     info->n_drafted = e->n_drafted;
     info->n_accepted = e->n_accepted;
     info->n_kv_nonfinite = atomic_load_explicit(&e->n_nonfinite, memory_order_relaxed);
@@ -280,6 +298,7 @@ void engine_info(const weft_engine *e, weft_engine_info *info)
     info->kv_bytes_budget = kv_pool_budget(e->pool);
     info->weight_bytes_step = e->weight_bytes_step;
     info->scratch_bytes = e->api->plan_bytes(e->plan) + e->arena.taken;
+    info->scratch_bytes += draft_scratch_bytes(e);
     if (e->tower != NULL)
         info->scratch_bytes += e->api->plan_bytes(e->tower->plan) + e->tower->arena.taken;
     backend_expert_stats stats;
@@ -313,6 +332,7 @@ void engine_drop_cache(weft_engine *e)
 {
     thread_lock_take(e->lock);
     if (e->prefix != NULL) kv_prefix_clear(e->prefix);
+    if (e->drafting.prefix != NULL) kv_prefix_clear(e->drafting.prefix);
     thread_lock_drop(e->lock);
 }
 

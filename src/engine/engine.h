@@ -22,6 +22,10 @@ typedef struct engine_options {
     const tokenizer *tokenizer; /* borrowed; NULL: none, for the reason that may stand beside it */
     const weft_error *tokenizer_error;
     bool no_cache;
+    bool draft_head;        /* sequences carry the head's state, and requests may draft by it */
+    const llm *draft_model; /* borrowed; NULL: none */
+    const char *draft_kv;   /* as kv, of its state; NULL: dense */
+    uint64_t draft_memory_bytes; /* 0: as weft.h says */
 } engine_options;
 
 /* What experts take, streamed; all zero where a model has none. */

@@ -139,6 +139,7 @@ void request_end(weft_engine *e, request *r, weft_finish finish, const weft_erro
     ASSERT(r->phase != REQUEST_DONE);
     if (r->phase == REQUEST_ACTIVE) remove_active(e, r);
     if (r->phase == REQUEST_WAITING) unlink_waiting(e, r);
+    draft_end(e, r);
     cache_end(e, r);
     r->phase = REQUEST_DONE;
     r->finish = finish;
@@ -212,6 +213,7 @@ static void pause_request(weft_engine *e, request *r)
 {
     ASSERT(can_pause(r) && r->phase == REQUEST_ACTIVE);
     remove_active(e, r);
+    draft_end(e, r);
     cache_end(e, r);
     link_waiting(e, r);
     r->n_paused++;

@@ -115,6 +115,7 @@ void request_destroy(const weft_engine *e, request *r)
     media_free(a, &r->media, e->model->params.n_embd);
     mem_free(a, r->logprobs, r->max_new * sizeof(float));
     if (r->draft_bytes > 0) mem_free(a, r->draft_state, r->draft_bytes);
+    draft_deinit(e, r);
     mem_free(a, r, sizeof *r);
 }
 
@@ -185,7 +186,10 @@ static weft_status submit(weft_engine *e, const weft_request *from, const engine
         r->drafter = drafter;
         r->draft_state = state;
     }
-    if (r != NULL && drafter != NULL && state == NULL && !start_drafter(e->env.allocator, r)) {
+    bool ok = r == NULL || drafter == NULL || draft_init(e, r);
+    if (ok && r != NULL && drafter != NULL && state == NULL)
+        ok = start_drafter(e->env.allocator, r);
+    if (!ok) {
         request_destroy(e, r);
         r = NULL;
     }
@@ -211,6 +215,7 @@ weft_status engine_submit(weft_engine *e, const weft_request *from, weft_handle 
     weft_status status = WEFT_OK;
     *handle = 0;
     if (from->draft != NULL) status = engine_drafter_find(from->draft, &drafter, err);
+    if (drafter != NULL) status = draft_check(e, drafter, err);
     return status == WEFT_OK ? submit(e, from, drafter, NULL, handle, err) : status;
 }
 

@@ -29,14 +29,17 @@ static uint32_t wanted(const request *r, uint32_t n)
     return reaches_end && r->max_new > 0 ? 1 : 0;
 }
 
-/* Of the row's n tokens, behind those of the step so far, those that its vector is made of. */
-static void add_hidden(batch *b, batch_row *row, uint32_t n)
+/* Of the row's n tokens, behind those of the step so far, those that its vector is made of, which
+ * are among all where a drafter reads them. */
+static void add_hidden(batch *b, batch_row *row, uint32_t n, bool all)
 {
     uint32_t skip = 0;
-    row->first_hidden = b->step.n_hidden;
     row->n_hidden = embed_wanted(row->r, n, &skip);
-    for (uint32_t i = 0; i < row->n_hidden; i++)
-        b->hidden_of[b->step.n_hidden++] = b->step.n_tokens + skip + i;
+    row->first_hidden = b->step.n_hidden + (all ? skip : 0);
+    uint32_t first = all ? 0 : skip;
+    uint32_t count = all ? n : row->n_hidden;
+    for (uint32_t i = 0; i < count; i++)
+        b->hidden_of[b->step.n_hidden++] = b->step.n_tokens + first + i;
 }
 
 /* n tokens that are known, and as many drafts as were put behind them in ids. */
@@ -50,13 +53,14 @@ static void add_row(weft_engine *e, request *r, uint32_t n, uint32_t n_drafts)
                                  .first_output = b->step.n_outputs,
                                  .n_outputs = n_outputs,
                                  .drafts = ids + n,
-                                 .n_drafts = n_drafts};
+                                 .n_drafts = n_drafts,
+                                 .n_known = r->n_tokens};
     memcpy(ids, r->tokens + r->seq->len, n * sizeof *ids);
     n += n_drafts;
     media_pad(e, ids, n);
     r->stepped = e->n_steps;
     b->txn_rows[row_i] = (kv_txn_row){r->seq, n, n_drafts > 0, cache_mark(r, n)};
-    add_hidden(b, &b->rows[row_i], n);
+    add_hidden(b, &b->rows[row_i], n, draft_reads_hidden(e));
     for (uint32_t i = 0; i < n; i++) {
         uint32_t token_i = b->step.n_tokens + i;
         b->positions[token_i] = r->seq->len + i;
@@ -118,6 +122,7 @@ bool scheduler_fill(weft_engine *e)
 {
     batch *b = &e->batch;
     queue_prepare(e);
+    draft_prepare(e);
     b->step = (backend_step){.ids = b->ids,
                              .positions = b->positions,
                              .row_starts = b->row_starts,
@@ -141,7 +146,9 @@ bool scheduler_fill(weft_engine *e)
     for (uint32_t i = 0; i < b->step.n_rows; i++) {
         kv_seq_views(b->txn_rows[i].seq, b->views + i, b->step.n_rows);
     }
-    return true;
+    if (draft_fill(e, &error) == WEFT_OK) return true;
+    scheduler_fail(e, &error);
+    return false;
 }
 
 /* ---- after the run --------------------------------------------------------------------------- */
@@ -180,13 +187,19 @@ static uint32_t settle_row(weft_engine *e, batch_row *row, uint32_t n)
     return n - n_sampled + verify_row(e, row, logits);
 }
 
-void scheduler_publish(weft_engine *e)
+void scheduler_settle(weft_engine *e)
 {
     batch *b = &e->batch;
     for (uint32_t i = 0; i < b->step.n_rows; i++) {
         b->keep[i] = settle_row(e, &b->rows[i], b->txn_rows[i].n);
     }
+}
+
+void scheduler_commit(weft_engine *e)
+{
+    batch *b = &e->batch;
     kv_txn_commit(&e->txn, b->keep);
+    draft_commit(e);
     for (uint32_t i = 0; i < b->step.n_rows; i++) {
         const batch_row *row = &b->rows[i];
         if (row->finish != WEFT_FINISH_NONE) request_end(e, row->r, row->finish, NULL);
@@ -198,6 +211,7 @@ void scheduler_publish(weft_engine *e)
 void scheduler_fail(weft_engine *e, const weft_error *error)
 {
     kv_txn_rollback(&e->txn);
+    draft_fail(e);
     for (uint32_t i = 0; i < e->batch.step.n_rows; i++) {
         request_end(e, e->batch.rows[i].r, WEFT_FINISH_ERROR, error);
     }

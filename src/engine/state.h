@@ -3,7 +3,7 @@
 #define ENGINE_STATE_H
 
 #include "base/thread.h"
-#include "engine/drafters/drafter.h"
+#include "engine/draft.h"
 #include "engine/engine.h"
 #include "engine/media.h"
 #include "engine/stops.h"
@@ -68,7 +68,7 @@ typedef struct request_text {
 
 /* A request, from submit to release. The engine's lock guards every field but where it says
  * otherwise. */
-typedef struct request {
+struct request {
     struct request *prev, *next; /* of those that wait, in order of submission */
     weft_handle handle;
     uint64_t number; /* in order of submission */
@@ -104,11 +104,12 @@ typedef struct request {
     const engine_drafter *drafter; /* NULL: nothing is proposed */
     void *draft_state;             /* [draft_bytes]; borrowed where that is 0 */
     size_t draft_bytes;
+    request_draft draft;
     uint32_t n_drafted, n_accepted; /* drafts that steps verified, and those that were right */
     weft_finish finish;
     weft_error error;
     bool done_polled, cancelled, released;
-} request;
+};
 
 /* Where a handle points. */
 typedef struct request_slot {
@@ -118,14 +119,15 @@ typedef struct request_slot {
 } request_slot;
 
 /* A sequence's part of a step. */
-typedef struct batch_row {
+struct batch_row {
     request *r;
     uint32_t first_output, n_outputs;
     uint32_t first_hidden, n_hidden; /* for its vector */
-    const int32_t *drafts; /* [n_drafts], behind the one token that is known; in batch.ids */
+    int32_t *drafts; /* [n_drafts], behind the one token that is known; in batch.ids */
     uint32_t n_drafts;
+    uint32_t n_known;   /* tokens of the request before the step */
     weft_finish finish; /* what the row's results made of the request; NONE: it goes on */
-} batch_row;
+};
 
 /* Flat arrays of one step, sized when the engine opens. */
 typedef struct batch {
@@ -160,6 +162,8 @@ struct weft_engine {
     bool has_origin;
     kv_txn txn;
     batch batch;
+    draft_graph head;     /* of the model's own, without a graph where there is none */
+    draft_model drafting; /* without a model where there is none */
     media_tower *tower; /* NULL until the first image; made under the lock, the stepping thread's */
     sample_scratch scratch;
     arena arena; /* batch arrays */
@@ -206,8 +210,11 @@ void queue_close(weft_engine *e);
  * the lock held. */
 bool scheduler_fill(weft_engine *e);
 
-/* After a run: copies logits, samples, commits, ends requests. Called with the lock held. */
-void scheduler_publish(weft_engine *e);
+/* After a run: copies logits and samples, and what of each row stays. Called with the lock held. */
+void scheduler_settle(weft_engine *e);
+
+/* Then: commits, ends requests. Called with the lock held. */
+void scheduler_commit(weft_engine *e);
 
 /* After a failed run: nothing was forwarded, the rows' requests end with error. Called with the
  * lock held. */
@@ -215,7 +222,7 @@ void scheduler_fail(weft_engine *e, const weft_error *error);
 
 /* Up to most ids that the request's drafter expects behind its newest token, all of them tokens;
  * fewer where the request or its sequence ends sooner. out: [most]. Called with the lock held. */
-uint32_t verify_propose(const weft_engine *e, request *r, uint32_t most, int32_t *out);
+uint32_t verify_propose(weft_engine *e, request *r, uint32_t most, int32_t *out);
 
 /* Samples from the row's logits [1 + n_drafts, n_vocab] until a draft is wrong or the request
  * ends, and returns for how many of those positions a run without drafts would have had a step: at
@@ -255,6 +262,9 @@ weft_finish text_settle(request *r, weft_finish finish);
 /* The text of the event TOKEN or DONE, which is the next to be handed out. NOMEM changes nothing.
  */
 weft_status text_give(request *r, weft_event *event, weft_error *err);
+
+/* Bytes of weights that a step of one token reads. */
+uint64_t engine_weight_bytes(const graph *g);
 
 /* Whether what is asked for can be had, and as what. */
 weft_status embed_check(const weft_engine *e, const weft_request *from, weft_error *err);

@@ -9,7 +9,7 @@
 
 #include "engine/state.h"
 
-uint32_t verify_propose(const weft_engine *e, request *r, uint32_t most, int32_t *out)
+uint32_t verify_propose(weft_engine *e, request *r, uint32_t most, int32_t *out)
 {
     /* The last token that may be sampled is never forwarded, and a draft is one that was. */
     uint32_t left = r->max_new - (r->n_tokens - r->n_prompt) - 1;
@@ -21,6 +21,7 @@ uint32_t verify_propose(const weft_engine *e, request *r, uint32_t most, int32_t
     uint32_t promised = r->seq->limit - r->n_tokens;
     if (most > promised) most = promised;
     if (most == 0) return 0;
+    if (r->drafter->propose == NULL) return draft_plan(e, r, most, out);
     uint32_t n = r->drafter->propose(r->draft_state, r->tokens, r->n_tokens, most, out);
     if (n > most) n = most;
     for (uint32_t i = 0; i < n; i++) {

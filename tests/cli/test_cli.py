@@ -664,7 +664,18 @@ class Run(Case):
             self.assertNotIn("drafted", plain)
         done = run("run", model("draft"), *words[:-1], "--draft", "ngram")
         self.assertRegex(done.stderr, r"\d+ of \d+ drafts right; first token")
-        self.assertIn("expected ngram|none", self.sentence(2, "run", model("draft"), "--draft", "x"))
+        self.assertIn("mtp", self.sentence(1, "run", model("draft"), "-p", "x", "--draft", "mtp"))
+        self.assertIn("nowhere", self.sentence(1, "run", model("draft"), "-p", "x", "--draft", "nowhere"))
+
+    def test_draft_model(self):
+        """The same answer by a smaller model, which is often right."""
+        words = ["run", model("target-mlx8"), "-p", "Tell me a story.", "-n", "60", "--json"]
+        for temperature in ("0", "0.7"):
+            more = [*words, "--temp", temperature, "--seed", "3"]
+            plain = json.loads(self.fine(*more))
+            drafted = json.loads(self.fine(*more, "--draft", model("draft")))
+            self.assertEqual(drafted["ids"], plain["ids"])
+            self.assertGreater(drafted["accepted"], drafted["drafted"] // 4)
 
     def test_seed(self):
         words = ["-p", "Tell me a story.", "--temp", "1.5", "--top-k", "0", "--top-p", "1"]
@@ -1060,6 +1071,7 @@ class Selfcheck(Case):
             ("llama", "bf16,affine8g64,affine4g64,turbo-k8v4"),
             ("gemma3", "bf16,turbo-k8v4"),
             ("qwen3_5", "bf16,affine4g64"),
+            ("qwen3_5-mtp", "bf16"),
             ("gemma4-ple", "affine8g64"),
         ):
             with self.subTest(model=name):
@@ -1070,7 +1082,13 @@ class Selfcheck(Case):
                 self.assertIn("; prompts of 1, 63, 64, 65, 127, 128, 129, 200, 48 tokens", head)
                 for codec, column in table.items():
                     self.check_column(column, codec != "bf16")
-                n_compared = {"llama": 206, "gemma3": 100, "qwen3_5": 100, "gemma4-ple": 53}[name]
+                n_compared = {
+                    "llama": 226,
+                    "gemma3": 110,
+                    "qwen3_5": 110,
+                    "qwen3_5-mtp": 54,
+                    "gemma4-ple": 58,
+                }[name]
                 self.assertRegex(
                     "\n".join(rest),
                     rf"\A{n_compared} answers compared with those alone, bit for bit, in [\d.]+ s: "

@@ -89,6 +89,10 @@ static void test_table(void **state)
     for (uint32_t i = 0; i < n; i++) {
         assert_ok(engine_drafter_find(table[i]->name, &found, &err), &err);
         assert_ptr_equal(found, table[i]); /* so names are unique */
+        bool by_graph = table[i]->graph != DRAFT_GRAPH_NONE;
+        assert_int_equal(table[i]->propose == NULL, by_graph);
+        assert_int_equal(table[i]->length != NULL, by_graph);
+        assert_int_equal(table[i]->learn != NULL, by_graph);
     }
     assert_status(WEFT_ARGUMENT, engine_drafter_find("", &found, &err), &err);
     assert_null(found);
@@ -103,6 +107,7 @@ static void test_any_text(void **state)
     const engine_drafter *const *table = engine_drafter_table(&n);
     static const uint32_t VOCABS[] = {1, 2, 3, 10, 1000, UINT32_MAX};
     for (uint32_t i = 0; i < n; i++) {
+        if (table[i]->propose == NULL) continue;
         for (uint32_t k = 0; k < sizeof VOCABS / sizeof VOCABS[0]; k++) {
             int32_t *text = random_text(LENGTH, VOCABS[k], k);
             for (uint32_t most = 1; most <= DRAFTS_MOST; most += 7) {
@@ -124,6 +129,7 @@ static void test_repeatable(void **state)
     for (uint32_t i = 0; i < n; i++) {
         world a;
         world b;
+        if (table[i]->propose == NULL) continue;
         world_open(&a, table[i], LENGTH, text, PROMPT);
         world_open(&b, table[i], LENGTH, text, PROMPT - 50);
         for (uint32_t known = PROMPT + 1; known < LENGTH; known++) {
@@ -202,12 +208,102 @@ static void test_ngram_comes_back(void **state)
     free(text);
 }
 
+/* ---- those of graphs ------------------------------------------------------------------------ */
+
+typedef struct outcome {
+    uint32_t n_steps, n_drafted, n_right, longest;
+} outcome;
+
+/* A request of n tokens of whose drafts a share is right, in 1024ths, as an engine goes through it.
+ */
+static outcome pace_through(const engine_drafter *d, uint32_t n, uint32_t share, uint32_t price)
+{
+    world w;
+    outcome o = {0};
+    int32_t prompt[1] = {0};
+    world_open(&w, d, n + 1, prompt, 1);
+    for (uint32_t known = 1; known < n; o.n_steps++) {
+        uint32_t k = d->length(w.state, known, price, 8);
+        assert_int_equal(d->length(w.state, known, price, 8), k); /* a question */
+        assert_true(k <= 8 && d->length(w.state, known, price, 1) == (k > 0));
+        uint32_t right = 0;
+        while (right < k && rng_u64(7, known + right) % 1024 < share) right++;
+        known += 1 + right;
+        o.n_drafted += k;
+        o.n_right += right;
+        if (k > o.longest) o.longest = k;
+        if (k > 0) d->learn(w.state, known, price, k, right);
+    }
+    world_close(&w);
+    return o;
+}
+
+/* Steps that there would have been without, for one step of what there were: tokens that are
+ * verified and drafts cost what pace.h says. */
+static double speed_of(outcome o, uint32_t n, uint32_t price)
+{
+    return n / (o.n_steps + o.n_drafted * (0.3 + price / 1024.0));
+}
+
+static void test_pace(void **state)
+{
+    (void)state;
+    uint32_t n;
+    const engine_drafter *const *table = engine_drafter_table(&n);
+    for (uint32_t i = 0; i < n; i++) {
+        const engine_drafter *d = table[i];
+        if (d->graph == DRAFT_GRAPH_NONE) continue;
+        for (uint32_t share = 0; share <= 1024; share += 128) {
+            for (uint32_t price = 32; price <= 1024; price *= 2) {
+                outcome o = pace_through(d, 20000, share, price);
+                /* What never pays costs next to nothing, and nothing costs much. */
+                assert_true(speed_of(o, 20000, price) > 0.99);
+            }
+        }
+        outcome all = pace_through(d, LENGTH, 1024, 64);
+        outcome half = pace_through(d, LENGTH, 600, 64);
+        outcome none = pace_through(d, LENGTH, 0, 64);
+        print_message("%s: all right %u steps, 600 of 1024 %u steps, none %u steps, %u drafts\n",
+                      d->name, all.n_steps, half.n_steps, none.n_steps, none.n_drafted);
+        assert_true(all.longest == 8 && all.n_steps < LENGTH / 8);
+        assert_true(speed_of(half, LENGTH, 64) > 1.1);
+        assert_true(none.n_drafted > 8 && none.n_drafted < LENGTH / 100);
+    }
+}
+
+/* What it has given up is tried again once it is right. */
+static void test_pace_comes_back(void **state)
+{
+    (void)state;
+    const engine_drafter *d;
+    world w;
+    int32_t prompt[1] = {0};
+    assert_ok(engine_drafter_find("model", &d, NULL), NULL);
+    world_open(&w, d, LENGTH, prompt, 1);
+    uint32_t known = 1;
+    for (; known < 500; known++) {
+        uint32_t k = d->length(w.state, known, 100, 8);
+        if (k > 0) d->learn(w.state, known + 1, 100, k, 0);
+    }
+    uint32_t n_plain = 0;
+    for (; d->length(w.state, known, 100, 8) < 8; n_plain++) {
+        uint32_t k = d->length(w.state, known, 100, 8);
+        if (k > 0) d->learn(w.state, known + 1 + k, 100, k, k);
+        known += 1 + k;
+        assert_true(known < LENGTH);
+    }
+    print_message("all right again from 500 on: drafted for from %u on\n", known);
+    assert_true(known < 2000);
+    world_close(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_table),          cmocka_unit_test(test_any_text),
         cmocka_unit_test(test_repeatable),     cmocka_unit_test(test_ngram_loops),
         cmocka_unit_test(test_ngram_gives_up), cmocka_unit_test(test_ngram_comes_back),
+        cmocka_unit_test(test_pace),           cmocka_unit_test(test_pace_comes_back),
     };
     return TEST_RUN("engine/drafters", tests);
 }

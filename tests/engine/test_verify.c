@@ -327,11 +327,11 @@ static void test_kv43_failing_sample(void **state)
     run r = make_run(5, NEW_TOKENS);
     run_submit(f.engine, VOCAB, &r);
     step(f.engine);
-    static const int32_t DRAFTS[] = {7, 8, 8};
+    int32_t drafts[] = {7, 8, 8};
     float *logits = calloc((size_t)4 * VOCAB, sizeof *logits);
-    for (uint32_t i = 0; i < 3; i++) logits[i * VOCAB + (uint32_t)DRAFTS[i]] = 1e9F;
+    for (uint32_t i = 0; i < 3; i++) logits[i * VOCAB + (uint32_t)drafts[i]] = 1e9F;
     for (uint32_t i = 0; i < VOCAB; i++) logits[2 * VOCAB + i] = NAN;
-    batch_row row = {.r = first_request(f.engine), .drafts = DRAFTS, .n_drafts = 3};
+    batch_row row = {.r = first_request(f.engine), .drafts = drafts, .n_drafts = 3};
     assert_int_equal(row.r->n_tokens, N_PROMPT + 1);
     assert_int_equal(verify_row(f.engine, &row, logits), 3);
     assert_int_equal(row.finish, WEFT_FINISH_ERROR);
@@ -403,7 +403,7 @@ static void test_refusals(void **state)
     run r = make_run(7, 5);
     weft_request asked = request_for(&r, "oracle");
     assert_status(WEFT_ARGUMENT, weft_submit(f.engine, &asked, &handle, &err), &err);
-    assert_message(&err, "unknown drafter 'oracle', expected one of ngram");
+    assert_message(&err, "unknown drafter 'oracle', expected one of ngram, model, mtp");
     assert_int_equal(handle, 0);
     asked.draft = "ngram";
     assert_status(WEFT_ARGUMENT, weft_submit(f.engine, &asked, &handle, &err), &err);

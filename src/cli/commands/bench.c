@@ -44,8 +44,8 @@ static const option_row OPTIONS[] = {
      "tokens that stand before those that are added (default: 512)", 1, 1 << 24, NULL},
     {"batch", OPTION_LIST, AT(batches), "N,..", "sequences that decode together (default: 1,4)", 1,
      BATCH_MOST, NULL},
-    {"draft", OPTION_CHOICE, AT(draft), "NAME",
-     "what guesses tokens in advance, as with run (default: none)", 0, 0, "ngram|none"},
+    {"draft", OPTION_TEXT, AT(draft), "NAME",
+     "what guesses tokens in advance, as with run (default: none)", 0, 0, NULL},
     {"repeat", OPTION_COUNT, AT(n_repeats), "N",
      "repetitions, of which the median counts (default: 5)", 1, REPEAT_MOST, NULL},
 };
@@ -412,7 +412,7 @@ static weft_status open_engine(bench *b, weft_error *err)
     /* Pages are taken as they are needed, so a budget that is too large costs nothing. */
     uint64_t one = b->kv.bytes_per_token * (need + 1024) + 4 * b->kv.bytes_fixed;
     session_plan plan = {.context = (uint32_t)need,
-                         .drafts = session_drafter(v->draft) != NULL,
+                         .draft = v->draft,
                          .max_sequences = n_rows,
                          .chunk_tokens = CHUNK,
                          .memory = one * n_rows * 2 + READ_BYTES,

@@ -38,10 +38,11 @@ static const option_row OPTIONS[] = {
     {"state", OPTION_TEXT, AT(state), "FILE",
      "begins with what FILE has of an earlier conversation, and writes this one to it at the end",
      0, 0, NULL},
-    {"draft", OPTION_CHOICE, AT(draft), "NAME",
-     "what guesses tokens in advance: ngram, by what stood in the text before; the answer is the "
-     "same, sooner where text repeats itself (default: none)",
-     0, 0, "ngram|none"},
+    {"draft", OPTION_TEXT, AT(draft), "NAME",
+     "what guesses tokens in advance: ngram, by what stood in the text before; mtp, the head that "
+     "some models have for it; or a smaller model of the same vocabulary, a folder or file like "
+     "MODEL; the answer is the same, sooner where the guesses are right (default: none)",
+     0, 0, NULL},
     {"json", OPTION_FLAG, AT(json), NULL, "prints the answer as one JSON object when it is whole",
      0, 0, NULL},
 };
@@ -289,8 +290,7 @@ static int run(const void *values, const char *path)
                               .draft = draft,
                               .stop_texts = how->stops.values,
                               .n_stop_texts = how->stops.n}};
-    session_plan plan = {
-        .max_sequences = 1, .chunk_tokens = GENERATE_CHUNK, .drafts = draft != NULL};
+    session_plan plan = {.max_sequences = 1, .chunk_tokens = GENERATE_CHUNK, .draft = v->draft};
     int exit_status = EXIT_FAILED;
     bool usage = false;
     weft_status status = session_open_model(&s, &v->with.session, path, &err);

@@ -1,0 +1,157 @@
+/* bench_drafts.c - what drafts give and cost: the same questions with each drafter and without, in
+ * turn, in processor time, so that other work on the machine counts little.
+ *
+ * Usage: bench_drafts MODEL [DRAFT_MODEL] [rounds]
+ *
+ * Answers are 200 tokens long, and greedy but for the first, which is drawn at a temperature of 2
+ * and does not repeat itself; "one loop" does nothing else. Of each way the fastest round is
+ * printed: with how many drafts, and its speed beside that without drafts. The tokens must be the
+ * same in all; the program fails where they are not. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "weft.h"
+
+enum { NEW_TOKENS = 200, PROMPT_MOST = 256, CONTEXT = 512, WAYS_MOST = 4 };
+
+typedef struct way {
+    const char *draft; /* NULL: none */
+    double seconds;    /* of the fastest round */
+    uint32_t n_drafted, n_accepted;
+} way;
+
+typedef struct bench {
+    const weft_model *model;
+    weft_engine *engine;
+    way ways[WAYS_MOST];
+    uint32_t n_ways, rounds;
+    float temperature;
+} bench;
+
+static double seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* One answer: [NEW_TOKENS] to tokens. */
+static weft_status answer(const bench *b, const int32_t *prompt, uint32_t n, way *w,
+                          int32_t *tokens, weft_error *err)
+{
+    weft_request r = {.struct_size = sizeof r,
+                      .flags = WEFT_REQUEST_IGNORE_STOP | WEFT_REQUEST_NO_CACHE,
+                      .prompt = prompt,
+                      .n_prompt = n,
+                      .max_new = NEW_TOKENS,
+                      .sampling = {.temperature = b->temperature, .top_p = 1.0F},
+                      .draft = w->draft};
+    weft_handle handle;
+    uint32_t n_active = 1;
+    double start = seconds();
+    weft_status status = weft_submit(b->engine, &r, &handle, err);
+    while (status == WEFT_OK && n_active > 0) status = weft_step(b->engine, &n_active, err);
+    double took = seconds() - start;
+    weft_event event = {.struct_size = sizeof event};
+    for (uint32_t i = 0; status == WEFT_OK && event.kind != WEFT_EVENT_DONE;) {
+        status = weft_poll(b->engine, handle, &event, err);
+        if (event.kind == WEFT_EVENT_TOKEN) tokens[i++] = event.token;
+    }
+    if (status == WEFT_OK) status = weft_release(b->engine, handle, err);
+    w->n_drafted = event.n_drafted;
+    w->n_accepted = event.n_accepted;
+    if (w->seconds == 0.0 || took < w->seconds) w->seconds = took;
+    return status;
+}
+
+/* Every way in turn, again and again; false where one failed or said something else. */
+static bool compare(bench *b, const char *label, const int32_t *prompt, uint32_t n)
+{
+    int32_t plain[NEW_TOKENS];
+    int32_t tokens[NEW_TOKENS];
+    weft_error err;
+    for (uint32_t i = 0; i < b->n_ways; i++) b->ways[i].seconds = 0.0;
+    for (uint32_t round = 0; round < b->rounds; round++) {
+        for (uint32_t i = 0; i < b->n_ways; i++) {
+            int32_t *to = i == 0 && round == 0 ? plain : tokens;
+            if (answer(b, prompt, n, &b->ways[i], to, &err) != WEFT_OK) {
+                fprintf(stderr, "bench_drafts: %s\n", err.message);
+                return false;
+            }
+            if (to != plain && memcmp(plain, tokens, sizeof plain) != 0) {
+                fprintf(stderr, "bench_drafts: other tokens with drafts\n");
+                return false;
+            }
+        }
+    }
+    for (uint32_t i = 0; i < b->n_ways; i++) {
+        const way *w = &b->ways[i];
+        printf("%-30.30s  %-6s  %8.1f tok/s  %5.2f x", label, w->draft == NULL ? "none" : w->draft,
+               NEW_TOKENS / w->seconds, b->ways[0].seconds / w->seconds);
+        if (w->draft != NULL) printf("  %u of %u drafts right", w->n_accepted, w->n_drafted);
+        printf("\n");
+    }
+    return true;
+}
+
+static bool compare_all(bench *b, uint32_t n_vocab)
+{
+    static const char *const QUESTIONS[] = {"Tell me a story about a fox called Mia.",
+                                            "What is a volcano?", "How do I bake bread?"};
+    int32_t ids[PROMPT_MOST];
+    uint64_t x = 88172645463325252u;
+    for (uint32_t i = 0; i < PROMPT_MOST; i++) {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        ids[i] = (int32_t)(x % n_vocab);
+    }
+    b->temperature = 2.0F;
+    bool fine = compare(b, "random ids", ids, PROMPT_MOST);
+    b->temperature = 0.0F;
+    for (uint32_t i = 16; i < PROMPT_MOST; i++) ids[i] = ids[i - 16];
+    fine = fine && compare(b, "one loop", ids, PROMPT_MOST);
+    for (size_t i = 0; i < sizeof QUESTIONS / sizeof QUESTIONS[0] && fine; i++) {
+        char messages[200];
+        size_t n;
+        snprintf(messages, sizeof messages, "[{\"role\":\"user\",\"content\":\"%s\"}]",
+                 QUESTIONS[i]);
+        if (weft_chat_tokenize(b->model, messages, NULL, 0, ids, PROMPT_MOST, &n, NULL) != WEFT_OK)
+            continue;
+        fine = compare(b, QUESTIONS[i], ids, (uint32_t)n);
+    }
+    return fine;
+}
+
+int main(int argc, char **argv)
+{
+    weft_error err = {WEFT_OK, ""};
+    weft_model *model = NULL;
+    weft_model *drafting = NULL;
+    weft_model_info info = {.struct_size = sizeof info};
+    if (argc < 2) {
+        fprintf(stderr, "usage: bench_drafts MODEL [DRAFT_MODEL] [rounds]\n");
+        return 2;
+    }
+    weft_status status = weft_model_open(argv[1], NULL, &model, &err);
+    if (status == WEFT_OK) status = weft_model_get_info(model, &info, &err);
+    if (status == WEFT_OK && argc > 2) status = weft_model_open(argv[2], NULL, &drafting, &err);
+    bench b = {.model = model, .n_ways = 2, .rounds = argc > 3 ? (uint32_t)atoi(argv[3]) : 5};
+    b.ways[1].draft = "ngram";
+    if (info.has_mtp) b.ways[b.n_ways++].draft = "mtp";
+    if (drafting != NULL) b.ways[b.n_ways++].draft = "model";
+    weft_engine_options o = {.struct_size = sizeof o,
+                             .n_threads = 1,
+                             .context = CONTEXT,
+                             .flags = info.has_mtp ? WEFT_ENGINE_MTP : 0,
+                             .draft_model = drafting};
+    if (status == WEFT_OK) status = weft_engine_open(model, &o, &b.engine, &err);
+    if (status != WEFT_OK) fprintf(stderr, "bench_drafts: %s\n", err.message);
+    bool fine = status == WEFT_OK && compare_all(&b, info.n_vocab);
+    weft_engine_close(b.engine);
+    weft_model_close(drafting);
+    weft_model_close(model);
+    return fine ? 0 : 1;
+}
