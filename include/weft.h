@@ -345,6 +345,31 @@ enum {
 
 /* How a token is chosen; all 0: the one with the largest logit. docs/sampling.md has the formulas,
  * their sources and their order. What is out of its bounds is ARGUMENT, by its name. */
+/* ---- grammars -------------------------------------------------------------------------------- */
+
+/* What an answer must be: compiled once, for any number of requests (docs/grammar.md). */
+typedef struct weft_grammar weft_grammar;
+
+typedef enum weft_grammar_kind {
+    WEFT_GRAMMAR_SCHEMA = 0, /* a JSON Schema (2020-12) */
+    WEFT_GRAMMAR_JSON = 1,   /* any JSON object; without text */
+    WEFT_GRAMMAR_REGEX = 2,  /* the whole answer matches the expression (ECMA 262) */
+    WEFT_GRAMMAR_CHOICE = 3, /* a JSON array of texts, one of which it is */
+    WEFT_GRAMMAR_RULES = 4   /* name ::= ..., as GBNF has them; the answer is "root" */
+} weft_grammar_kind;
+
+/* text: [n_bytes]. A text that is wrong (FORMAT, ARGUMENT) or cannot be honoured in full
+ * (UNSUPPORTED, LIMIT) is refused, with its place and what of it. UNSUPPORTED, too, when the model
+ * has no tokenizer or no token that ends an answer. The model stays open until it is closed. */
+WEFT_API weft_status weft_grammar_open(const weft_model *model, weft_grammar_kind kind,
+                                       const char *text, size_t n_bytes, weft_grammar **grammar,
+                                       weft_error *err);
+
+/* Accepts NULL. Requests that have it go on. */
+WEFT_API void weft_grammar_close(weft_grammar *grammar);
+
+/* ---- requests -------------------------------------------------------------------------------- */
+
 typedef struct weft_sampling {
     float temperature; /* 0: greedy, and of what follows only biases and penalties count; to 100 */
     float top_p;       /* (0, 1]; 0 or 1: off */
@@ -458,6 +483,11 @@ typedef struct weft_request {
      * token that completes one, wherever tokens begin; its text ends before it. */
     const char *const *stop_texts;
     uint32_t n_stop_texts; /* at most WEFT_STOP_TEXTS */
+    /* What the answer must be; NULL: anything. Tokens that it does not allow are not sampled, and
+     * where nothing may follow one that ends the answer is, whatever flags and min_new say.
+     * Log-probabilities are those of the model. What it leaves no choice in is verified several
+     * tokens a step, as drafts are. */
+    const weft_grammar *grammar;
 } weft_request;
 
 #define WEFT_PRIORITY_STEPS 256

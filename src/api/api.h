@@ -2,10 +2,18 @@
 #ifndef API_API_H
 #define API_API_H
 
+#include "base/thread.h"
 #include "chat/template.h"
 #include "engine/engine.h"
+#include "grammar/grammar.h"
 #include "models/model.h"
 #include "tokenizer/detok.h"
+
+/* The vocabulary as grammars have it, made when the first is opened, in any thread. */
+typedef struct model_words {
+    thread_lock *lock;
+    grammar_vocab *vocab; /* NULL: not yet */
+} model_words;
 
 struct weft_model {
     env env;
@@ -17,6 +25,7 @@ struct weft_model {
     weft_error tokenizer_error;
     chat_template *chat;
     weft_error chat_error;
+    model_words *words;
 };
 
 /* Copies a caller's struct over defaults already in ours: sizes from least (the first release's) to

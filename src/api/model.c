@@ -28,6 +28,21 @@ static weft_status open_text(weft_model *m, const char *cache_dir, weft_error *e
     return WEFT_OK;
 }
 
+static weft_status make_words(weft_model *m, weft_error *err)
+{
+    m->words = mem_alloc_zero(&m->allocator, sizeof *m->words);
+    if (m->words == NULL) return err_set(err, WEFT_NOMEM, "out of memory for a model");
+    return thread_lock_create(&m->allocator, &m->words->lock, err);
+}
+
+static void free_words(weft_model *m)
+{
+    if (m->words == NULL) return;
+    grammar_vocab_destroy(m->words->vocab);
+    thread_lock_destroy(m->words->lock);
+    mem_free(&m->allocator, m->words, sizeof *m->words);
+}
+
 static weft_status open_with(const weft_model_options *options, const io *files, const char *path,
                              weft_model **out, weft_error *err)
 {
@@ -39,6 +54,7 @@ static weft_status open_with(const weft_model_options *options, const io *files,
     if (options->log != NULL) m->log = *options->log;
     m->env = (env){&m->allocator, files, options->log != NULL ? &m->log : NULL};
     weft_status status = llm_open(&m->env, path, &m->model, err);
+    if (status == WEFT_OK) status = make_words(m, err);
     if (status == WEFT_OK) status = open_text(m, options->cache_dir, err);
     if (status == WEFT_OK) {
         weights_drop_config(m->model->weights);
@@ -74,6 +90,7 @@ void weft_model_close(weft_model *model)
 {
     if (model == NULL) return;
     weft_allocator allocator = model->allocator;
+    free_words(model);
     template_destroy(model->chat);
     tokenizer_destroy(model->tokenizer);
     llm_close(model->model);

@@ -159,12 +159,13 @@ static weft_status open_batch(weft_engine *e, weft_error *err)
     e->scratch.logits = arena_array(a, n_vocab, sizeof *e->scratch.logits);
     e->scratch.adjusted = arena_array(a, n_vocab, sizeof *e->scratch.adjusted);
     e->scratch.counts = arena_array(a, n_vocab, sizeof *e->scratch.counts);
+    e->allowed = arena_array(a, sample_mask_words(n_vocab), sizeof *e->allowed);
     e->scratch.repeats = arena_array(a, (size_t)o->context + 1, sizeof *e->scratch.repeats);
     bool ok =
         b->ids && b->positions && b->row_starts && b->outputs && b->views && b->txn_rows && b->keep;
     ok = ok && b->hidden_of && b->hidden && (b->highest || !m->params.sees_all);
     ok = ok && b->rows && e->active && b->logits && e->scratch.ids && e->scratch.logits;
-    if (!ok || !e->scratch.adjusted || !e->scratch.counts || !e->scratch.repeats) {
+    if (!ok || !e->scratch.adjusted || !e->scratch.counts || !e->scratch.repeats || !e->allowed) {
         return err_set(err, WEFT_NOMEM,
                        "out of memory for steps of %u tokens and %u rows of logits", n_tokens,
                        n_outputs);

@@ -6,6 +6,7 @@
 #include "backend/experts.h"
 #include "engine/drafters/drafter.h"
 #include "engine/media.h"
+#include "grammar/grammar.h"
 #include "models/model.h"
 #include "tokenizer/tokenizer.h"
 
@@ -30,6 +31,12 @@ typedef struct engine_options {
 
 /* What experts take, streamed; all zero where a model has none. */
 experts_size engine_experts_size(const llm *m);
+
+struct weft_grammar {
+    env env;
+    const llm *model; /* whose tokens it is made of */
+    grammar *rules;
+};
 
 /* Requests that may wait or be unreleased at once. */
 enum { ENGINE_REQUESTS = 65536 };

@@ -108,6 +108,7 @@ void request_destroy(const weft_engine *e, request *r)
 {
     const weft_allocator *a = e->env.allocator;
     embed_deinit(e, r);
+    constraint_deinit(r);
     sampling_deinit(e, r);
     text_deinit(e, r);
     mem_free(a, r->tokens, token_bytes(r));
@@ -195,6 +196,11 @@ static weft_status submit(weft_engine *e, const weft_request *from, const engine
     }
     if (r == NULL)
         return err_set(err, WEFT_NOMEM, "out of memory for a request of %u tokens", from->n_prompt);
+    status = constraint_init(e, r, from, err);
+    if (status != WEFT_OK) {
+        request_destroy(e, r);
+        return status;
+    }
     thread_lock_take(e->lock);
     status = choose_store(e, from, r, err);
     if (status == WEFT_OK && r->media.n_images > 0) status = media_open(e, err);

@@ -165,7 +165,8 @@ weft_status sampling_next(weft_engine *e, request *r, const float *logits, sampl
                        .breakers = s->breakers,
                        .top = top,
                        .n_top = s->n_top};
-    weft_status status = sample_token(&in, &e->scratch, out, err);
+    weft_status status = constraint_allow(e, r, &in, err);
+    if (status == WEFT_OK) status = sample_token(&in, &e->scratch, out, err);
     for (uint32_t i = out->n_top; top != NULL && i < s->n_top && status == WEFT_OK; i++)
         top[i] = (weft_top_logprob){-1, 0.0F};
     return status;

@@ -71,6 +71,11 @@ static void add_row(weft_engine *e, request *r, uint32_t n, uint32_t n_drafts)
     b->row_starts[row_i + 1] = b->step.n_tokens;
 }
 
+static bool may_draft(const request *r)
+{
+    return r->drafter != NULL || r->constraint != NULL;
+}
+
 /* Every row that decodes. Drafts divide the outputs that are left when each active sequence has the
  * one that it may need, so that they keep nobody waiting. */
 static void add_decoding(weft_engine *e)
@@ -79,12 +84,12 @@ static void add_decoding(weft_engine *e)
     uint32_t spare = b->limits.n_outputs - e->n_active;
     uint32_t n_left = 0; /* rows that draft */
     for (uint32_t i = 0; i < e->n_active; i++)
-        n_left += decodes(e->active[i]) && e->active[i]->drafter != NULL;
+        n_left += decodes(e->active[i]) && may_draft(e->active[i]);
     for (uint32_t i = 0; i < e->n_active; i++) {
         request *r = e->active[i];
         if (!decodes(r)) continue;
         uint32_t n_drafts = 0;
-        if (r->drafter != NULL && n_left > 0) {
+        if (may_draft(r) && n_left > 0) {
             uint32_t share = (spare + n_left - 1) / n_left;
             n_left--;
             n_drafts = verify_propose(e, r, share, b->ids + b->step.n_tokens + 1);

@@ -106,6 +106,7 @@ struct request {
     size_t draft_bytes;
     request_draft draft;
     uint32_t n_drafted, n_accepted; /* drafts that steps verified, and those that were right */
+    grammar_state *constraint;      /* what the answer must be; NULL: anything */
     weft_finish finish;
     weft_error error;
     bool done_polled, cancelled, released;
@@ -166,7 +167,8 @@ struct weft_engine {
     draft_model drafting; /* without a model where there is none */
     media_tower *tower; /* NULL until the first image; made under the lock, the stepping thread's */
     sample_scratch scratch;
-    arena arena; /* batch arrays */
+    uint64_t *allowed; /* [sample_mask_words], of a token that is sampled */
+    arena arena;       /* batch arrays */
     uint64_t weight_bytes_step;
     thread_lock *lock;   /* guards all below and the requests */
     request_slot *slots; /* [n_slots] */
@@ -265,6 +267,20 @@ weft_status text_give(request *r, weft_event *event, weft_error *err);
 
 /* Bytes of weights that a step of one token reads. */
 uint64_t engine_weight_bytes(const graph *g);
+
+/* What the answer must be: ARGUMENT, LIMIT, NOMEM. */
+weft_status constraint_init(const weft_engine *e, request *r, const weft_request *from,
+                            weft_error *err);
+void constraint_deinit(request *r);
+
+/* What may be sampled now: sets in->allowed. Called with the lock held. */
+weft_status constraint_allow(weft_engine *e, const request *r, sample_input *in, weft_error *err);
+
+/* A token that was sampled; *ended: it ends what the answer must be. */
+weft_status constraint_take(request *r, int32_t id, bool *ended, weft_error *err);
+
+/* Up to most tokens that are likely to follow because there is little else. */
+uint32_t constraint_forced(const request *r, uint32_t most, int32_t *out);
 
 /* Whether what is asked for can be had, and as what. */
 weft_status embed_check(const weft_engine *e, const weft_request *from, weft_error *err);

@@ -21,6 +21,8 @@ uint32_t verify_propose(weft_engine *e, request *r, uint32_t most, int32_t *out)
     uint32_t promised = r->seq->limit - r->n_tokens;
     if (most > promised) most = promised;
     if (most == 0) return 0;
+    uint32_t n_forced = constraint_forced(r, most, out);
+    if (n_forced > 0 || r->drafter == NULL) return n_forced;
     if (r->drafter->propose == NULL) return draft_plan(e, r, most, out);
     uint32_t n = r->drafter->propose(r->draft_state, r->tokens, r->n_tokens, most, out);
     if (n > most) n = most;
@@ -39,11 +41,13 @@ static weft_finish sample_next(weft_engine *e, request *r, const float *logits)
     if (r->new_logits != NULL && !r->released) {
         memcpy(r->new_logits + (size_t)new_i * n_vocab, logits, n_vocab * sizeof(float));
     }
+    bool ended;
     if (sampling_next(e, r, logits, &s, &r->error) != WEFT_OK) return WEFT_FINISH_ERROR;
+    if (constraint_take(r, s.id, &ended, &r->error) != WEFT_OK) return WEFT_FINISH_ERROR;
     r->tokens[r->n_tokens++] = s.id;
     r->logprobs[new_i] = s.logprob;
     weft_finish finish = new_i + 1 == r->max_new ? WEFT_FINISH_LENGTH : WEFT_FINISH_NONE;
-    if (sampling_stops(r, s.id)) {
+    if (ended || sampling_stops(r, s.id)) {
         r->text.stop_id = s.id;
         finish = WEFT_FINISH_STOP;
     }

@@ -8,7 +8,7 @@
 #include "base/assert.h"
 #include "models/model.h"
 
-enum { STOP_IDS = 64, TOP_K_DEFAULT = 50 };
+enum { TOP_K_DEFAULT = 50 };
 
 static weft_status add_stop(llm *m, int32_t *ids, double id, weft_error *err)
 {
@@ -19,8 +19,8 @@ static weft_status add_stop(llm *m, int32_t *ids, double id, weft_error *err)
     for (uint32_t i = 0; i < g->n_stop_ids; i++) {
         if (ids[i] == (int32_t)id) return WEFT_OK;
     }
-    if (g->n_stop_ids == STOP_IDS)
-        return err_set(err, WEFT_LIMIT, "more than %d end token ids", STOP_IDS);
+    if (g->n_stop_ids == MODEL_STOP_IDS)
+        return err_set(err, WEFT_LIMIT, "more than %d end token ids", MODEL_STOP_IDS);
     ids[g->n_stop_ids++] = (int32_t)id;
     return WEFT_OK;
 }
@@ -131,7 +131,7 @@ weft_status llm_read_generation(llm *m, const model_source *source, weft_error *
 {
     m->generation.sampling =
         (weft_sampling){.top_p = 1.0F, .typical_p = 1.0F, .repetition_penalty = 1.0F};
-    int32_t *ids = arena_array(&m->arena, STOP_IDS, sizeof *ids);
+    int32_t *ids = arena_array(&m->arena, MODEL_STOP_IDS, sizeof *ids);
     if (ids == NULL) return err_set(err, WEFT_NOMEM, "out of memory for end token ids");
     m->generation.stop_ids = ids;
     return source->is_gguf ? read_gguf(m, ids, err) : read_json(m, ids, source, err);

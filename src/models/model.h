@@ -4,10 +4,12 @@
 
 #include "models/family.h"
 
+enum { MODEL_STOP_IDS = 64 };
+
 /* What the checkpoint's generation_config says. */
 typedef struct model_generation {
     weft_sampling sampling;  /* greedy when it says nothing */
-    const int32_t *stop_ids; /* [n_stop_ids] */
+    const int32_t *stop_ids; /* [n_stop_ids], at most MODEL_STOP_IDS */
     uint32_t n_stop_ids;
 } model_generation;
 

@@ -64,6 +64,7 @@ void run_submit(weft_engine *engine, uint32_t n_vocab, run *r)
         .priority = r->priority,
         .deadline_ms = r->deadline_ms,
         .cache_salt = r->cache_salt,
+        .grammar = r->grammar,
         .images = r->images,
         .n_images = r->n_images,
         .min_new = r->min_new,

@@ -32,6 +32,7 @@ typedef struct run {
     uint64_t cache_salt;
     const char *const *stop_texts; /* [n_stop_texts], as in weft_request; so the next two */
     uint32_t n_stop_texts, min_new, n_top;
+    const weft_grammar *grammar;
     const weft_image *images; /* [n_images] */
     uint32_t n_images;
     uint32_t n_expanded;           /* tokens of the prompt with those of images; 0: n_prompt */
