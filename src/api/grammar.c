@@ -27,8 +27,9 @@ static weft_status read_vocab(const weft_model *m, weft_error *err)
         if ((uint32_t)g->stop_ids[i] < model->params.n_vocab) ends[n_ends++] = g->stop_ids[i];
     }
     if (n_ends == 0)
-        return err_set(err, WEFT_UNSUPPORTED, "a grammar: the model has no token that ends an "
-                                              "answer");
+        return err_set(err, WEFT_UNSUPPORTED,
+                       "a grammar: the model has no token that ends an "
+                       "answer");
     return grammar_vocab_of(&m->env, m->tokenizer, model->params.n_vocab, ends, n_ends,
                             &m->words->vocab, err);
 }

@@ -120,6 +120,7 @@ weft_status generate(session *s, const generate_request *request, generate_answe
                       .stop_texts = how->stop_texts,
                       .n_stop_texts = how->n_stop_texts,
                       .draft = how->draft,
+                      .grammar = how->grammar,
                       .images = request->images,
                       .n_images = request->n_images};
     if (request->text != NULL) r.flags |= WEFT_REQUEST_TEXT;

@@ -11,6 +11,7 @@ typedef struct generate_options {
     const char *draft;
     const char *const *stop_texts; /* [n_stop_texts] */
     uint32_t n_stop_texts;
+    const weft_grammar *grammar;
 } generate_options;
 
 typedef struct generate_request {

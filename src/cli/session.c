@@ -110,10 +110,10 @@ weft_engine_options session_engine_options(const session_values *values)
 
 /* What is to draft, into the options. */
 static weft_status take_drafter(session *s, const session_values *values, const char *draft,
-                                weft_engine_options *options, weft_error *err)
+                                bool forced, weft_engine_options *options, weft_error *err)
 {
     const char *name = draft != NULL ? session_drafter(draft) : NULL;
-    if (name == NULL) options->max_drafts = WEFT_NO_DRAFTS;
+    if (name == NULL && !forced) options->max_drafts = WEFT_NO_DRAFTS;
     if (name == NULL || strcmp(name, "ngram") == 0) return WEFT_OK;
     if (strcmp(name, "mtp") == 0) {
         options->flags |= WEFT_ENGINE_MTP;
@@ -135,7 +135,7 @@ weft_status session_open_engine(session *s, const session_values *values, const 
     options.chunk_tokens = plan->chunk_tokens;
     options.max_outputs = plan->max_outputs;
     if (plan->no_cache) options.flags |= WEFT_ENGINE_NO_CACHE;
-    weft_status status = take_drafter(s, values, plan->draft, &options, err);
+    weft_status status = take_drafter(s, values, plan->draft, plan->forced, &options, err);
     if (status == WEFT_OK) status = weft_engine_open(s->model, &options, &s->engine, err);
     s->load_ms += (double)(clock_now_ns() - start) / 1e6;
     return status;

@@ -52,6 +52,7 @@ typedef struct session_plan {
     uint64_t memory;   /* unless --memory is there */
     bool no_cache;     /* requests are to be computed from their first token on */
     const char *draft; /* --draft; NULL: no request will draft */
+    bool forced;       /* requests have grammars, which know some tokens in advance */
 } session_plan;
 
 /* What --draft says (a name, a path of a model, "none"), as weft_request wants it; NULL: none. */

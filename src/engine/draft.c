@@ -242,7 +242,8 @@ weft_status draft_propose(weft_engine *e, weft_error *err)
 static void learn(const weft_engine *e, const batch_row *row)
 {
     const request *r = row->r;
-    if (row->n_drafts == 0 || r->drafter->learn == NULL) return;
+    bool ours = row->n_drafts > 0 && !r->forced && r->drafter != NULL;
+    if (!ours || r->drafter->learn == NULL) return;
     bool head = r->drafter->graph == DRAFT_GRAPH_HEAD;
     uint32_t cost = head ? e->head.cost : e->drafting.g.cost;
     r->drafter->learn(r->draft_state, r->n_tokens, cost, row->n_drafts, draft_n_right(row));

@@ -107,6 +107,7 @@ struct request {
     request_draft draft;
     uint32_t n_drafted, n_accepted; /* drafts that steps verified, and those that were right */
     grammar_state *constraint;      /* what the answer must be; NULL: anything */
+    bool forced;                    /* drafts of this step are what it leaves */
     weft_finish finish;
     weft_error error;
     bool done_polled, cancelled, released;

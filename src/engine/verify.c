@@ -22,7 +22,8 @@ uint32_t verify_propose(weft_engine *e, request *r, uint32_t most, int32_t *out)
     if (most > promised) most = promised;
     if (most == 0) return 0;
     uint32_t n_forced = constraint_forced(r, most, out);
-    if (n_forced > 0 || r->drafter == NULL) return n_forced;
+    r->forced = n_forced > 0;
+    if (r->forced || r->drafter == NULL) return n_forced;
     if (r->drafter->propose == NULL) return draft_plan(e, r, most, out);
     uint32_t n = r->drafter->propose(r->draft_state, r->tokens, r->n_tokens, most, out);
     if (n > most) n = most;

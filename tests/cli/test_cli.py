@@ -606,6 +606,22 @@ class Run(Case):
             r"first token after [\d.]+ s; stopped at -n 5\]\n\Z",
         )
 
+    def test_forms(self):
+        """The answer is what it must be, and as soon as it can be."""
+        schema = self.folder / "schema.json"
+        schema.write_text(json.dumps({"type": "object", "properties": {"name": {"type": "string", "maxLength": 12}, "old": {"type": "boolean"}}, "required": ["name", "old"], "additionalProperties": False}))
+        rules = self.folder / "rules"
+        rules.write_text('root ::= "(" [a-z]+ ")" | [0-9]{3}\n')
+        words = ["-p", "Who?", "--seed", "4", "--temp", "1.0"]
+        big = ["run", model("target-mlx8"), "-n", "200", *words]
+        value = json.loads(self.fine(*big, "--schema", schema))
+        self.assertEqual(list(value), ["name", "old"])
+        self.assertRegex(self.fine(*big, "--regex", "(yes|no), [0-9]{2}"), r"\A(yes|no), \d\d\n\Z")
+        self.assertRegex(self.fine(*big, "--rules", rules), r"\A(\([a-z]+\)|\d{3})\n\Z")
+        self.assertIn("exclude", self.sentence(2, *big, "--regex", "a", "--rules", rules))
+        schema.write_text('{"type": "object", "properties": {"a": "b"}}')
+        self.assertIn("/properties/a", self.sentence(1, *big, "--schema", schema))
+
     def test_images(self):
         seeing = seeing_model(self.folder / "m")
         first = png(self.folder / "a.png", 64, 48, lambda x, y: (x * 4, y * 5, 0))

@@ -185,13 +185,12 @@ static void test_refusals(void **state)
                  {(weft_grammar_kind)9, "x"}};
     for (size_t i = 0; i < sizeof WRONG / sizeof WRONG[0]; i++) {
         const char *text = WRONG[i].text;
-        weft_status status =
-            weft_grammar_open(model, WRONG[i].kind, text, strlen(text), &g, &err);
+        weft_status status = weft_grammar_open(model, WRONG[i].kind, text, strlen(text), &g, &err);
         assert_true(status != WEFT_OK && status != WEFT_NOMEM && err.message[0] != '\0');
         assert_null(g);
     }
-    assert_status(WEFT_UNSUPPORTED, weft_grammar_open(without, WEFT_GRAMMAR_REGEX, "a", 1, &g, &err),
-                  &err);
+    assert_status(WEFT_UNSUPPORTED,
+                  weft_grammar_open(without, WEFT_GRAMMAR_REGEX, "a", 1, &g, &err), &err);
     assert_message(&err, "tokenizer");
     g = open_form(other, &FORMS[1]);
     weft_engine *e = open_engine(model, 0);

@@ -14,6 +14,7 @@
 typedef struct run_values {
     sampling_command with;
     const char *prompt, *system, *state;
+    const char *schema, *regex, *rules;
     bool raw, json;
     uint32_t max_new;
     const char *draft;
@@ -43,6 +44,12 @@ static const option_row OPTIONS[] = {
      "some models have for it; or a smaller model of the same vocabulary, a folder or file like "
      "MODEL; the answer is the same, sooner where the guesses are right (default: none)",
      0, 0, NULL},
+    {"schema", OPTION_TEXT, AT(schema), "FILE",
+     "the answer is JSON that this JSON Schema allows (docs/grammar.md)", 0, 0, NULL},
+    {"regex", OPTION_TEXT, AT(regex), "RE", "the answer is what this regular expression matches", 0,
+     0, NULL},
+    {"rules", OPTION_TEXT, AT(rules), "FILE", "the answer is the root of these rules (GBNF)", 0, 0,
+     NULL},
     {"json", OPTION_FLAG, AT(json), NULL, "prints the answer as one JSON object when it is whole",
      0, 0, NULL},
 };
@@ -271,6 +278,26 @@ static int answer_or_chat(session *s, const run_values *v, const chat_options *o
     return status == WEFT_OK ? EXIT_FINE : report_failure(&err, false);
 }
 
+/* What the answer must be; NULL: anything. */
+static weft_status open_grammar(const session *s, const run_values *v, weft_grammar **grammar,
+                                weft_error *err)
+{
+    *grammar = NULL;
+    if (v->regex != NULL)
+        return weft_grammar_open(s->model, WEFT_GRAMMAR_REGEX, v->regex, strlen(v->regex), grammar,
+                                 err);
+    const char *file = v->schema != NULL ? v->schema : v->rules;
+    if (file == NULL) return WEFT_OK;
+    weft_grammar_kind kind = v->schema != NULL ? WEFT_GRAMMAR_SCHEMA : WEFT_GRAMMAR_RULES;
+    strbuf text;
+    strbuf_init(&text, mem_system(), INPUT_LIMIT);
+    weft_status status = input_read_file(file, &text, err);
+    if (status == WEFT_OK)
+        status = weft_grammar_open(s->model, kind, strbuf_text(&text), text.len, grammar, err);
+    strbuf_deinit(&text);
+    return status;
+}
+
 static int run(const void *values, const char *path)
 {
     const run_values *v = values;
@@ -278,9 +305,14 @@ static int run(const void *values, const char *path)
         report_note("--raw and --system exclude each other: only a template has a place for it");
         return EXIT_USAGE;
     }
+    if ((v->schema != NULL) + (v->regex != NULL) + (v->rules != NULL) > 1) {
+        report_note("--schema, --regex and --rules exclude each other");
+        return EXIT_USAGE;
+    }
     session s = {0};
     weft_error err = {WEFT_OK, ""};
     const char *draft = session_drafter(v->draft);
+    weft_grammar *grammar = NULL;
     const sampling_values *how = &v->with.sampling;
     sampling_choice choice;
     chat_options o = {.system = v->system,
@@ -290,7 +322,10 @@ static int run(const void *values, const char *path)
                               .draft = draft,
                               .stop_texts = how->stops.values,
                               .n_stop_texts = how->stops.n}};
-    session_plan plan = {.max_sequences = 1, .chunk_tokens = GENERATE_CHUNK, .draft = v->draft};
+    session_plan plan = {.max_sequences = 1,
+                         .chunk_tokens = GENERATE_CHUNK,
+                         .draft = v->draft,
+                         .forced = v->schema != NULL || v->regex != NULL || v->rules != NULL};
     int exit_status = EXIT_FAILED;
     bool usage = false;
     weft_status status = session_open_model(&s, &v->with.session, path, &err);
@@ -300,6 +335,8 @@ static int run(const void *values, const char *path)
         status = sampling_choose(how, &s.info, &choice, &err);
         o.how.sampling = choice.params;
     }
+    if (status == WEFT_OK) status = open_grammar(&s, v, &grammar, &err);
+    o.how.grammar = grammar;
     if (status == WEFT_OK) status = session_open_engine(&s, &v->with.session, &plan, &err);
     if (status == WEFT_OK) {
         usage = false;
@@ -313,6 +350,7 @@ static int run(const void *values, const char *path)
     } else {
         exit_status = report_failure(&err, usage);
     }
+    weft_grammar_close(grammar);
     session_close(&s);
     return exit_status;
 }
