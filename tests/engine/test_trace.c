@@ -1,7 +1,7 @@
 /* test_trace.c - a random trace of requests: they come, are cancelled, draft, share prompts, wait,
- * are paused and go on in memory that does not suffice, each in a codec of its own; and every one
- * of them has the tokens and log-probabilities, bit for bit, that it has alone. Repeatable from the
- * printed seed. */
+ * are paused and go on in memory that does not suffice, each in a codec of its own, some of a form;
+ * and every one of them has the tokens and log-probabilities, bit for bit, that it has alone.
+ * Repeatable from the printed seed. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,7 +34,11 @@ typedef struct visit {
     uint32_t cancels; /* before this one; 0: never */
 } visit;
 
+enum { FORMS = 2, LETTERS = 128 };
+
 typedef struct trace {
+    grammar_vocab *vocab;
+    weft_grammar forms[FORMS];
     uint64_t seed, counter;
     int32_t *texts[TEXTS]; /* [PROMPT_MOST], which prompts begin with */
     int32_t *prompts;      /* [n, PROMPT_MOST] */
@@ -55,6 +59,9 @@ static weft_sampling pick_sampling(trace *t)
     if (pick(t, 2) == 0) s.top_k = 1 + pick(t, 40);
     if (pick(t, 2) == 0) s.top_p = 0.5F + 0.1F * (float)pick(t, 5);
     if (pick(t, 3) == 0) s.min_p = 0.05F;
+    if (pick(t, 3) == 0) s.repetition_penalty = 1.3F;
+    if (pick(t, 4) == 0) s.presence_penalty = 0.7F;
+    if (pick(t, 4) == 0) s.dry_multiplier = 0.8F;
     return s;
 }
 
@@ -76,9 +83,41 @@ static void pick_visit(trace *t, uint32_t i, uint32_t *at)
                  .priority = (int32_t)pick(t, 3) - 1,
                  .cache_salt = pick(t, 4) == 0,
                  .flags = pick(t, 8) == 0 ? WEFT_REQUEST_NO_CACHE : 0};
+    if (pick(t, 4) == 0) v->r.grammar = &t->forms[pick(t, FORMS)];
     *at += pick(t, 3) == 0 ? pick(t, 12) : 0;
     v->arrives = *at;
     if (pick(t, 10) == 0) v->cancels = *at + 1 + pick(t, 30);
+}
+
+/* Every model gets the same letters, whatever its tokenizer: forms are of them. */
+static void open_forms(trace *t, const weft_model *model)
+{
+    static const struct {
+        grammar_kind kind;
+        const char *text;
+    } TEXTS_OF[FORMS] = {{GRAMMAR_SCHEMA,
+                          "{\"type\":\"object\",\"properties\":{\"number\":{\"type\":\"integer\"},"
+                          "\"word\":{\"enum\":[\"first\",\"second\"]}},\"required\":[\"number\","
+                          "\"word\"],\"additionalProperties\":false}"},
+                         {GRAMMAR_REGEX, "(a[b-d]+e){2,5} and the rest of it"}};
+    static const int32_t END = LETTERS - 1;
+    char letters[LETTERS];
+    str bytes[LETTERS] = {{"", 0}};
+    for (uint32_t i = 1; i + 1 < LETTERS; i++) {
+        letters[i] = (char)i;
+        bytes[i] = (str){&letters[i], 1};
+    }
+    grammar_tokens tokens = {
+        .n_rows = t->n_vocab, .n_tokens = LETTERS, .bytes = bytes, .ends = &END, .n_ends = 1};
+    weft_error err = {WEFT_OK, ""};
+    const env *world = &model->model->env;
+    assert_ok(grammar_vocab_create(world, &tokens, &t->vocab, &err), &err);
+    for (uint32_t i = 0; i < FORMS; i++) {
+        t->forms[i] = (weft_grammar){.env = *world, .model = model->model};
+        assert_ok(grammar_compile(world, t->vocab, TEXTS_OF[i].kind, str_of(TEXTS_OF[i].text),
+                                  &t->forms[i].rules, &err),
+                  &err);
+    }
 }
 
 static void trace_open(trace *t, const weft_model *model, uint64_t seed, uint32_t n)
@@ -89,6 +128,7 @@ static void trace_open(trace *t, const weft_model *model, uint64_t seed, uint32_
     t->prompts = calloc((size_t)n * PROMPT_MOST, sizeof *t->prompts);
     t->visits = calloc(n, sizeof *t->visits);
     assert_true(t->prompts != NULL && t->visits != NULL);
+    open_forms(t, model);
     uint32_t at = 0;
     for (uint32_t i = 0; i < n; i++) pick_visit(t, i, &at);
 }
@@ -97,6 +137,8 @@ static void trace_close(trace *t)
 {
     for (uint32_t i = 0; i < t->n; i++) run_free(&t->visits[i].r);
     for (uint32_t i = 0; i < TEXTS; i++) free(t->texts[i]);
+    for (uint32_t i = 0; i < FORMS; i++) grammar_unref(t->forms[i].rules);
+    grammar_vocab_destroy(t->vocab);
     free(t->prompts);
     free(t->visits);
 }
@@ -128,6 +170,7 @@ static void check_alone(const trace *t, weft_engine *e, const run *r)
                     .kv = r->kv,
                     .sampling = r->sampling,
                     .stops = r->stops,
+                    .grammar = r->grammar,
                     .flags = WEFT_REQUEST_NO_CACHE};
     run_all(e, t->n_vocab, &expected, 1);
     if (r->finish != WEFT_FINISH_CANCELLED) {
@@ -141,7 +184,12 @@ static void check_alone(const trace *t, weft_engine *e, const run *r)
     run_free(&expected);
 }
 
-static void check_model(const char *path, uint64_t seed, uint32_t n)
+/* What happened, over all models. */
+typedef struct totals {
+    uint64_t n_paused, n_cancelled, n_hits, n_accepted;
+} totals;
+
+static void check_model(const char *path, uint64_t seed, uint32_t n, totals *all)
 {
     weft_model *model = run_open_model(path);
     weft_engine_options options = {.struct_size = sizeof options,
@@ -164,6 +212,7 @@ static void check_model(const char *path, uint64_t seed, uint32_t n)
                                     .n_threads = 1,
                                     .context = CONTEXT,
                                     .max_sequences = 1,
+                                    .max_drafts = WEFT_NO_DRAFTS,
                                     .kv = "bf16"};
     e = run_open_engine(model, &options);
     uint32_t n_cancelled = 0;
@@ -177,7 +226,10 @@ static void check_model(const char *path, uint64_t seed, uint32_t n)
                   (unsigned long long)info.n_paused, n_cancelled,
                   (unsigned long long)info.n_cache_hits, (unsigned long long)info.n_cache_lookups,
                   (unsigned long long)info.n_accepted, (unsigned long long)info.n_drafted);
-    assert_true(info.n_paused > 0 && info.n_cache_hits > 0 && n_cancelled > 0);
+    all->n_paused += info.n_paused;
+    all->n_cancelled += n_cancelled;
+    all->n_hits += info.n_cache_hits;
+    all->n_accepted += info.n_accepted;
     weft_engine_close(e);
     trace_close(&t);
     weft_model_close(model);
@@ -189,10 +241,13 @@ static void test_every_request_is_as_alone(void **state)
     const char *text = getenv("WEFT_TEST_SEED");
     uint64_t seed = text != NULL ? strtoull(text, NULL, 10) : 20261130;
     print_message("WEFT_TEST_SEED=%llu\n", (unsigned long long)seed);
+    totals all = {0};
     for (size_t m = 0; m < sizeof MODELS / sizeof MODELS[0]; m++) {
         uint32_t n = MODELS[m].large || TEST_SLOWED ? 60 : 200;
-        check_model(MODELS[m].path, seed + m, n);
+        check_model(MODELS[m].path, seed + m, n, &all);
     }
+    assert_true(all.n_paused > 50 && all.n_cancelled > 20 && all.n_hits > 50);
+    assert_true(all.n_accepted > 500);
 }
 
 int main(void)
