@@ -600,8 +600,9 @@ typedef struct weft_engine_info {
     uint32_t n_active, n_waiting; /* requests that have a sequence, and those that have none yet */
     uint64_t n_paused;            /* times that a request made room for others */
     uint64_t n_steps;
-    uint64_t ns_steps, ns_runs; /* time in weft_step, and of that in the backend */
-    uint64_t expert_bytes;      /* memory for experts that are streamed; 0: they are not, and what
+    /* Time in weft_step; of that with the backend, and choosing tokens. */
+    uint64_t ns_steps, ns_runs, ns_samples;
+    uint64_t expert_bytes;   /* memory for experts that are streamed; 0: they are not, and what
                                 follows is 0, too */
     uint64_t n_experts_used; /* counted in each layer of each step: experts that tokens went to; of
                                 these, those that memory had already */

@@ -288,6 +288,7 @@ void engine_info(const weft_engine *e, weft_engine_info *info)
     info->n_steps = e->n_steps;
     info->ns_steps = e->ns_steps;
     info->ns_runs = e->ns_runs;
+    info->ns_samples = e->ns_samples;
     draft_info(e, info);
     info->n_drafted = e->n_drafted;
     info->n_accepted = e->n_accepted;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "engine/state.h"
 
 /* ---- before the run -------------------------------------------------------------------------- */
@@ -195,9 +196,11 @@ static uint32_t settle_row(weft_engine *e, batch_row *row, uint32_t n)
 void scheduler_settle(weft_engine *e)
 {
     batch *b = &e->batch;
+    uint64_t begun = clock_now_ns();
     for (uint32_t i = 0; i < b->step.n_rows; i++) {
         b->keep[i] = settle_row(e, &b->rows[i], b->txn_rows[i].n);
     }
+    e->ns_samples += clock_now_ns() - begun;
 }
 
 void scheduler_commit(weft_engine *e)
