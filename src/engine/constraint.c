@@ -41,12 +41,26 @@ static void leave_out(uint64_t *mask, size_t n_words, const int32_t *ids, uint32
         mask[(uint32_t)ids[k] / 64] &= ~((uint64_t)1 << ((uint32_t)ids[k] % 64));
 }
 
+static void leave_out_ends(weft_engine *e, const sample_input *in)
+{
+    const model_generation *g = &e->model->generation;
+    int32_t ends[MODEL_STOP_IDS];
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < g->n_stop_ids && n < MODEL_STOP_IDS; i++) {
+        if ((uint32_t)g->stop_ids[i] < in->n_vocab) ends[n++] = g->stop_ids[i];
+    }
+    leave_out(e->allowed, sample_mask_words(in->n_vocab), ends, n);
+}
+
 weft_status constraint_allow(weft_engine *e, const request *r, sample_input *in, weft_error *err)
 {
     if (r->constraint == NULL) return WEFT_OK;
     weft_status status = grammar_state_mask(r->constraint, e->allowed, err);
     if (status != WEFT_OK) return status;
     leave_out(e->allowed, sample_mask_words(in->n_vocab), in->forbidden, in->n_forbidden);
+    /* With IGNORE_STOP nothing is forbidden, but what ends the answer would end it. */
+    bool early = in->n_history - in->n_prompt < r->sampling.min_new;
+    if (early) leave_out_ends(e, in);
     in->n_forbidden = 0;
     in->allowed = e->allowed;
     return WEFT_OK;

@@ -268,4 +268,5 @@ void draft_fail(weft_engine *e)
 void draft_end(weft_engine *e, request *r)
 {
     if (r->draft.seq != NULL) draft_model_end(e, r);
+    r->draft.refused = false;
 }

@@ -43,7 +43,7 @@ static bool forwards(const batch_row *row, uint32_t i)
 {
     const request *r = row->r;
     bool ours = r->drafter != NULL && r->drafter->graph == DRAFT_GRAPH_HEAD;
-    return ours && i + 1 < row->n_drafts;
+    return ours && i + 1 < r->draft.n_planned;
 }
 
 /* A draft of the request's, and the hidden state that another one is made of. */
@@ -92,7 +92,7 @@ weft_status draft_head_propose(weft_engine *e, weft_error *err)
         const batch_row *row = &b->rows[k];
         const request *r = row->r;
         bool ours = r->drafter != NULL && r->drafter->graph == DRAFT_GRAPH_HEAD;
-        if (ours && row->n_drafts > 0) row->drafts[0] = r->draft.first;
+        if (ours && r->draft.n_planned > 0) row->drafts[0] = r->draft.first;
     }
     for (uint32_t i = 0; i + 1 < DRAFTS_MOST && status == WEFT_OK; i++) {
         status = make_next(e, i, err);

@@ -309,7 +309,8 @@ static bool waits_for_prompt(const weft_engine *e, const request *r)
     if (e->prefix == NULL) return false;
     for (uint32_t i = 0; i < e->n_active; i++) {
         const request *a = e->active[i];
-        if (a->seq->len >= a->n_prompt || !shares_state(a, r)) continue;
+        if (a->seq->len >= a->n_prompt || level_of(r) > level_of(a) || !shares_state(a, r))
+            continue;
         uint32_t n = n_shared(a, r);
         uint32_t left = a->n_prompt - a->seq->len;
         if (n >= a->n_cached + SHARED_TOKENS && n - a->n_cached >= left) return true;
@@ -337,11 +338,13 @@ static weft_status begin(weft_engine *e, request *r, weft_error *err)
     if (status != WEFT_LIMIT) return status;
     uint32_t n = positions_with(r, ADMIT_TOKENS);
     shrink_promises(e);
+    err_clear(err);
     status = cache_begin(e, r, n, err);
     if (status != WEFT_LIMIT || !could_have(e, r, n)) return status;
     request *last = last_behind(e, 0, r);
     while (status == WEFT_LIMIT && last != NULL) {
         pause_request(e, last);
+        err_clear(err);
         status = cache_begin(e, r, n, err);
         last = last_behind(e, 0, r);
     }
@@ -358,6 +361,8 @@ static void admit(weft_engine *e)
         if (r == NULL) return;
         request *last = full ? last_behind(e, 0, r) : NULL;
         if (full && last == NULL) return;
+        if (full) shrink_promises(e);
+        if (full && !could_have(e, r, positions_with(r, ADMIT_TOKENS))) return;
         if (full) pause_request(e, last);
         weft_error error = {WEFT_OK, ""};
         weft_status status = begin(e, r, &error);

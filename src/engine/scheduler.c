@@ -212,6 +212,7 @@ void scheduler_commit(weft_engine *e)
         const batch_row *row = &b->rows[i];
         if (row->finish != WEFT_FINISH_NONE) request_end(e, row->r, row->finish, NULL);
         if (row->r->phase == REQUEST_ACTIVE) cache_keep(e, row->r);
+        if (row->r->released) queue_remove(e, row->r);
     }
     queue_free_released(e);
 }
@@ -221,7 +222,9 @@ void scheduler_fail(weft_engine *e, const weft_error *error)
     kv_txn_rollback(&e->txn);
     draft_fail(e);
     for (uint32_t i = 0; i < e->batch.step.n_rows; i++) {
-        request_end(e, e->batch.rows[i].r, WEFT_FINISH_ERROR, error);
+        request *r = e->batch.rows[i].r;
+        request_end(e, r, WEFT_FINISH_ERROR, error);
+        if (r->released) queue_remove(e, r);
     }
     queue_free_released(e);
 }

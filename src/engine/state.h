@@ -179,8 +179,8 @@ struct weft_engine {
     uint32_t n_requests, n_active, n_waiting;
     uint64_t n_submitted, n_steps, n_paused;
     uint64_t ns_steps, ns_runs, ns_samples; /* as in weft_engine_info */
-    uint64_t n_drafted, n_accepted; /* of all requests */
-    _Atomic(uint64_t) n_nonfinite;  /* of all steps, as in weft_engine_info */
+    uint64_t n_drafted, n_accepted;         /* of all requests */
+    _Atomic(uint64_t) n_nonfinite;          /* of all steps, as in weft_engine_info */
     bool stepping;
 };
 

@@ -105,7 +105,7 @@ static weft_status read_fresh(request *r, bool at_end, weft_error *err)
     request_text *t = &r->text;
     detok *d = &t->polling.detok;
     if (t->has_fresh) return WEFT_OK;
-    bool last = r->phase == REQUEST_DONE && r->n_polled + 1 == r->n_tokens - r->n_prompt;
+    bool last = r->n_polled + 1 == r->n_tokens - r->n_prompt;
     weft_status status = WEFT_OK;
     t->fresh = (str){"", 0};
     if (at_end) {

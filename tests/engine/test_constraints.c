@@ -163,6 +163,32 @@ static void test_the_end_is_the_grammars(void **state)
     free(ids);
 }
 
+/* min_new holds where something may follow, also with IGNORE_STOP. */
+static void test_no_end_before_its_time(void **state)
+{
+    (void)state;
+    static const form LETTERS = {WEFT_GRAMMAR_REGEX, "[a-z .]*", "^[a-z .]*$"};
+    weft_model *model = run_open_model(TARGET);
+    uint32_t n_vocab = run_n_vocab(model);
+    int32_t *ids = run_random_ids(12, n_vocab, 3);
+    weft_engine *e = open_engine(model, 0);
+    weft_grammar *g = open_form(model, &LETTERS);
+    for (uint32_t i = 0; i < 24; i++) {
+        run r = ask(ids, g, 1 + i / 2);
+        r.stops = i % 2 == 0;
+        r.min_new = 40;
+        r.max_new = 60;
+        r.sampling.temperature = 1.5F;
+        run_all(e, n_vocab, &r, 1);
+        assert_true(r.n_tokens >= 40);
+        run_free(&r);
+    }
+    weft_grammar_close(g);
+    weft_engine_close(e);
+    weft_model_close(model);
+    free(ids);
+}
+
 static void test_refusals(void **state)
 {
     (void)state;
@@ -251,6 +277,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_answers_have_their_form),
         cmocka_unit_test(test_the_end_is_the_grammars),
+        cmocka_unit_test(test_no_end_before_its_time),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_a_step_allocates_nothing),
     };

@@ -268,6 +268,41 @@ static void test_outputs_of_prompts_stay(void **state)
     free(ids);
 }
 
+/* Nobody is paused for one that cannot begin all the same: the larger one waits until the first, which
+ * keeps its promise, has ended, and the small one goes on meanwhile. */
+static void test_no_pause_for_nothing(void **state)
+{
+    (void)state;
+    weft_model *model = run_open_model(MODELS[0].path);
+    uint64_t budget = bytes_for(model, NULL, CONTEXT) + bytes_for(model, NULL, 100);
+    weft_engine *e =
+        open_engine(model, (weft_engine_options){.max_sequences = 2, .memory_bytes = budget});
+    uint32_t n_vocab = run_n_vocab(model);
+    int32_t *ids = run_random_ids(400, n_vocab, 3);
+    run first = {
+        .prompt = ids, .n_prompt = 100, .max_new = 300, .want_prompt_logits = true, .priority = 1};
+    run small = {.prompt = ids + 5, .n_prompt = 20, .max_new = 40};
+    run large = {.prompt = ids + 9, .n_prompt = 300, .max_new = 100, .priority = 1};
+    run_submit(e, n_vocab, &first);
+    run_submit(e, n_vocab, &small);
+    for (int i = 0; i < 2; i++) step(e);
+    run_submit(e, n_vocab, &large);
+    for (int i = 0; i < 60; i++) step(e);
+    run_collect(e, &small);
+    assert_int_equal(small.n_paused, 0);
+    while (step(e) > 0) continue;
+    run_collect(e, &first);
+    run_collect(e, &large);
+    check_alone(model, NULL, &small);
+    check_alone(model, NULL, &large);
+    run_free(&first);
+    run_free(&small);
+    run_free(&large);
+    weft_engine_close(e);
+    weft_model_close(model);
+    free(ids);
+}
+
 /* ---- prompts --------------------------------------------------------------------------------- */
 
 /* Answers to one prompt: it is read once. */
@@ -279,7 +314,7 @@ static void test_prompt_is_read_once(void **state)
         weft_engine *e =
             open_engine(model, (weft_engine_options){.kv = MODELS[m].kv, .chunk_tokens = 64});
         uint32_t n_vocab = run_n_vocab(model);
-        int32_t *ids = run_random_ids(300, n_vocab, 8);
+        int32_t *ids = run_random_ids(301, n_vocab, 8);
         run runs[5];
         for (uint32_t i = 0; i < 5; i++) {
             runs[i] = (run){.prompt = ids, .n_prompt = 300, .max_new = 6};
@@ -298,6 +333,43 @@ static void test_prompt_is_read_once(void **state)
         weft_model_close(model);
         free(ids);
     }
+}
+
+/* A prompt that is being read for one that others come before is not waited for by who comes first. */
+static void test_the_highest_waits_for_nobody(void **state)
+{
+    (void)state;
+    weft_model *model = run_open_model(MODELS[0].path);
+    weft_engine *e = open_engine(model, (weft_engine_options){.chunk_tokens = 32});
+    uint32_t n_vocab = run_n_vocab(model);
+    enum { LONG = 480 };
+    int32_t *ids = run_random_ids(LONG, n_vocab, 3);
+    int32_t *others = run_random_ids(LONG + 2, n_vocab, 4);
+    run runs[5];
+    for (uint32_t i = 0; i < 5; i++) {
+        runs[i] = (run){.prompt = i % 4 == 0 ? ids : others + i - 1,
+                        .n_prompt = LONG,
+                        .max_new = 6,
+                        .priority = i == 0 ? 0 : 5};
+    }
+    runs[4].priority = 10;
+    run_submit(e, n_vocab, &runs[0]);
+    for (int i = 0; i < 2; i++) step(e);
+    for (uint32_t i = 1; i < 4; i++) run_submit(e, n_vocab, &runs[i]);
+    step(e);
+    run_submit(e, n_vocab, &runs[4]);
+    for (uint32_t i = 0; i < LONG / 32 + 8; i++) step(e);
+    run_collect(e, &runs[4]);
+    while (step(e) > 0) continue;
+    for (uint32_t i = 0; i < 5; i++) {
+        if (i < 4) run_collect(e, &runs[i]);
+        check_alone(model, NULL, &runs[i]);
+        run_free(&runs[i]);
+    }
+    weft_engine_close(e);
+    weft_model_close(model);
+    free(ids);
+    free(others);
 }
 
 /* ---- handles --------------------------------------------------------------------------------- */
@@ -341,7 +413,9 @@ int main(void)
         cmocka_unit_test(test_deadline),
         cmocka_unit_test(test_memory_is_shared),
         cmocka_unit_test(test_outputs_of_prompts_stay),
+        cmocka_unit_test(test_no_pause_for_nothing),
         cmocka_unit_test(test_prompt_is_read_once),
+        cmocka_unit_test(test_the_highest_waits_for_nobody),
         cmocka_unit_test(test_handles_are_not_used_again),
     };
     return TEST_RUN("engine/queue", tests);

@@ -69,6 +69,7 @@ static kv_history history_of(const uint32_t *tags, uint32_t n)
 static bool try_begin(cached *c, pair *p, const uint32_t *tags, uint32_t n, uint32_t n_positions,
                       kv_match *match)
 {
+    *p = (pair){.seq = NULL};
     kv_history h = history_of(tags, n);
     kv_match before;
     weft_error err = {0};
