@@ -268,8 +268,8 @@ static void test_outputs_of_prompts_stay(void **state)
     free(ids);
 }
 
-/* Nobody is paused for one that cannot begin all the same: the larger one waits until the first, which
- * keeps its promise, has ended, and the small one goes on meanwhile. */
+/* Nobody is paused for one that cannot begin all the same: the larger one waits until the first,
+ * which keeps its promise, has ended, and the small one goes on meanwhile. */
 static void test_no_pause_for_nothing(void **state)
 {
     (void)state;
@@ -335,7 +335,8 @@ static void test_prompt_is_read_once(void **state)
     }
 }
 
-/* A prompt that is being read for one that others come before is not waited for by who comes first. */
+/* A prompt that is being read for one that others come before is not waited for by who comes
+ * first. */
 static void test_the_highest_waits_for_nobody(void **state)
 {
     (void)state;
