@@ -27,7 +27,7 @@ static run make_run(const draft_world *w, uint64_t seed)
     return (run){.prompt = run_random_ids(N_PROMPT, w->n_vocab, seed),
                  .n_prompt = N_PROMPT,
                  .max_new = NEW_TOKENS,
-                 .sampling = {0.7F, 0.95F, 0.0F, 40, seed}};
+                 .sampling = {.temperature = 0.7F, .top_p = 0.95F, .top_k = 40, .seed = seed}};
 }
 
 static void free_run(run *r)
