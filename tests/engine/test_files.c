@@ -358,7 +358,8 @@ static bool attempt(bool restores, size_t memory_at, size_t operation_at, const 
     weft_status status = restores ? weft_state_restore(engine, path, &restored, &err)
                                   : weft_state_save(engine, IDS, 10, path, &n, &err);
     bool hit = files.hit || memory.hit;
-    memory.fail_at = files.fail_at = 0;
+    memory.fail_at = 0;
+    files.fail_at = 0;
     assert_true(status == WEFT_OK || status == (files.hit ? WEFT_IO : WEFT_NOMEM));
     assert_true(hit || status == WEFT_OK);
     if (!hit) assert_int_equal(restores ? restored.n_usable : n, 9);

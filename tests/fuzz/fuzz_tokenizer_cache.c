@@ -71,7 +71,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     io files = *io_system();
     files.unmap = unmap;
     env world = {mem_system(), &files, NULL};
-    io_map file = {copy, size, copy};
+    io_map file = {.data = copy, .size = size, .handle = copy};
     tokenizer *t = NULL;
     weft_error err = {0};
     weft_status status = cache_load(&world, &file, &key, &t, &err);
