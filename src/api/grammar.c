@@ -19,17 +19,12 @@ static weft_status check(const weft_model *m, weft_grammar_kind kind, const char
 static weft_status read_vocab(const weft_model *m, weft_error *err)
 {
     const struct llm *model = m->model;
-    const model_generation *g = &model->generation;
     int32_t ends[MODEL_STOP_IDS];
-    uint32_t n_ends = 0;
     if (m->words->vocab != NULL) return WEFT_OK;
-    for (uint32_t i = 0; i < g->n_stop_ids && n_ends < MODEL_STOP_IDS; i++) {
-        if ((uint32_t)g->stop_ids[i] < model->params.n_vocab) ends[n_ends++] = g->stop_ids[i];
-    }
+    uint32_t n_ends = llm_end_ids(model, ends);
     if (n_ends == 0)
         return err_set(err, WEFT_UNSUPPORTED,
-                       "a grammar: the model has no token that ends an "
-                       "answer");
+                       "a grammar: the model has no token that ends an answer");
     return grammar_vocab_of(&m->env, m->tokenizer, model->params.n_vocab, ends, n_ends,
                             &m->words->vocab, err);
 }

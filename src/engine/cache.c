@@ -139,11 +139,6 @@ void cache_close(weft_engine *e)
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
-static kv_history history_of(const request *r, uint32_t n)
-{
-    return (kv_history){.ids = r->tokens, .media = r->media_keys, .n = n};
-}
-
 weft_status cache_begin(weft_engine *e, request *r, uint32_t n_positions, weft_error *err)
 {
     const weft_allocator *a = e->env.allocator;
@@ -156,7 +151,7 @@ weft_status cache_begin(weft_engine *e, request *r, uint32_t n_positions, weft_e
     /* Logits of a prompt, and hidden states, come from forwarding it. */
     if (r->space == NULL || r->prompt_logits != NULL || embed_needs_all(r))
         return kv_seq_create(a, e->pool, config, n_positions, &r->seq, err);
-    kv_history h = history_of(r, r->n_tokens);
+    kv_history h = request_history(r, r->n_tokens);
     kv_match match;
     weft_status status =
         kv_prefix_begin(e->prefix, r->space, &h, n_positions, &r->seq, &match, err);
@@ -181,7 +176,7 @@ uint32_t cache_mark(const request *r, uint32_t n)
 
 static void keep(weft_engine *e, request *r, uint32_t at)
 {
-    kv_history h = history_of(r, at);
+    kv_history h = request_history(r, at);
     kv_prefix_insert(e->prefix, r->space, r->seq, &h);
     r->n_kept = at;
 }
@@ -200,7 +195,7 @@ void cache_keep(weft_engine *e, request *r)
 void cache_end(weft_engine *e, request *r)
 {
     if (r->seq == NULL) return;
-    kv_history h = history_of(r, r->seq->len);
+    kv_history h = request_history(r, r->seq->len);
     if (r->space == NULL) {
         kv_seq_destroy(e->env.allocator, r->seq);
     } else {

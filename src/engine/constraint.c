@@ -3,9 +3,6 @@
  *
  * Tokens are sampled from left to right and taken into the state one by one, so there is nothing to
  * take back: of drafts only those that were sampled are seen here. */
-#include <string.h>
-
-#include "base/assert.h"
 #include "engine/state.h"
 
 weft_status constraint_init(const weft_engine *e, request *r, const weft_request *from,
@@ -43,12 +40,8 @@ static void leave_out(uint64_t *mask, size_t n_words, const int32_t *ids, uint32
 
 static void leave_out_ends(weft_engine *e, const sample_input *in)
 {
-    const model_generation *g = &e->model->generation;
     int32_t ends[MODEL_STOP_IDS];
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < g->n_stop_ids && n < MODEL_STOP_IDS; i++) {
-        if ((uint32_t)g->stop_ids[i] < in->n_vocab) ends[n++] = g->stop_ids[i];
-    }
+    uint32_t n = llm_end_ids(e->model, ends);
     leave_out(e->allowed, sample_mask_words(in->n_vocab), ends, n);
 }
 

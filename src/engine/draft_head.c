@@ -39,11 +39,14 @@ static void lay_views(weft_engine *e, uint32_t row_i, uint32_t at)
     }
 }
 
+static bool is_ours(const request *r)
+{
+    return r->drafter != NULL && r->drafter->graph == DRAFT_GRAPH_HEAD;
+}
+
 static bool forwards(const batch_row *row, uint32_t i)
 {
-    const request *r = row->r;
-    bool ours = r->drafter != NULL && r->drafter->graph == DRAFT_GRAPH_HEAD;
-    return ours && i + 1 < r->draft.n_planned;
+    return is_ours(row->r) && i + 1 < row->r->draft.n_planned;
 }
 
 /* A draft of the request's, and the hidden state that another one is made of. */
@@ -91,8 +94,7 @@ weft_status draft_head_propose(weft_engine *e, weft_error *err)
     for (uint32_t k = 0; k < b->step.n_rows; k++) {
         const batch_row *row = &b->rows[k];
         const request *r = row->r;
-        bool ours = r->drafter != NULL && r->drafter->graph == DRAFT_GRAPH_HEAD;
-        if (ours && r->draft.n_planned > 0) row->drafts[0] = r->draft.first;
+        if (is_ours(r) && r->draft.n_planned > 0) row->drafts[0] = r->draft.first;
     }
     for (uint32_t i = 0; i + 1 < DRAFTS_MOST && status == WEFT_OK; i++) {
         status = make_next(e, i, err);
@@ -105,9 +107,8 @@ weft_status draft_head_propose(weft_engine *e, weft_error *err)
 static bool draws(const weft_engine *e, const batch_row *row, uint32_t n)
 {
     const request *r = row->r;
-    bool ours = r->drafter != NULL && r->drafter->graph == DRAFT_GRAPH_HEAD;
     bool decodes = row->finish == WEFT_FINISH_NONE && r->seq->len + n + 1 == r->n_tokens;
-    return ours && decodes && r->n_tokens > r->n_prompt &&
+    return is_ours(r) && decodes && r->n_tokens > r->n_prompt &&
            r->drafter->length(r->draft_state, r->n_tokens, e->head.cost, 1) > 0;
 }
 

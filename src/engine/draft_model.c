@@ -98,11 +98,6 @@ void draft_model_close(weft_engine *e)
 
 /* ---- sequences ------------------------------------------------------------------------------- */
 
-static kv_history history_of(const request *r, uint32_t n)
-{
-    return (kv_history){.ids = r->tokens, .media = r->media_keys, .n = n};
-}
-
 /* Where there is no room the request goes on without drafts, until some comes free. */
 static void begin(weft_engine *e, request *r)
 {
@@ -121,7 +116,7 @@ static void begin(weft_engine *e, request *r)
         of->refused = of->space == NULL;
     }
     if (of->refused) return;
-    kv_history h = history_of(r, r->n_tokens);
+    kv_history h = request_history(r, r->n_tokens);
     weft_status status =
         of->space == NULL
             ? kv_seq_create(e->env.allocator, d->pool, &d->config, n, &of->seq, &ignored)
@@ -133,7 +128,7 @@ static void begin(weft_engine *e, request *r)
 void draft_model_end(weft_engine *e, request *r)
 {
     request_draft *of = &r->draft;
-    kv_history h = history_of(r, of->seq->len);
+    kv_history h = request_history(r, of->seq->len);
     if (of->space == NULL) {
         kv_seq_destroy(e->env.allocator, of->seq);
     } else {
@@ -162,7 +157,7 @@ static void keep_prompt(draft_model *d, request *r)
     request_draft *of = &r->draft;
     uint32_t end = kept_end(d, r);
     if (of->space != NULL && of->n_kept < end && of->seq->len >= end) {
-        kv_history h = history_of(r, end);
+        kv_history h = request_history(r, end);
         kv_prefix_insert(d->prefix, of->space, of->seq, &h);
         of->n_kept = end;
     }

@@ -60,14 +60,9 @@ request *queue_find(const weft_engine *e, weft_handle handle)
 
 /* ---- lists ----------------------------------------------------------------------------------- */
 
-static uint32_t idle_levels(const request *r)
-{
-    return (uint32_t)(r->n_idle / WEFT_PRIORITY_STEPS);
-}
-
 static int64_t level_of(const request *r)
 {
-    return (int64_t)r->priority + idle_levels(r);
+    return (int64_t)r->priority + (int64_t)(r->n_idle / WEFT_PRIORITY_STEPS);
 }
 
 static bool comes_before(const request *a, const request *b)

@@ -102,16 +102,13 @@ static size_t stop_bytes(const weft_engine *e, const request *r)
 
 static bool copy_stops(const weft_engine *e, request *r, const weft_request *from)
 {
-    const model_generation *g = &e->model->generation;
+    int32_t ends[MODEL_STOP_IDS];
     request_sampling *s = &r->sampling;
     s->n_own_stops = from->n_stop_ids;
     if ((from->flags & WEFT_REQUEST_IGNORE_STOP) != 0 || stop_bytes(e, r) == 0) return true;
     s->stop_ids = mem_alloc(e->env.allocator, stop_bytes(e, r));
     if (s->stop_ids == NULL) return false;
-    for (uint32_t i = 0; i < g->n_stop_ids; i++) {
-        /* An end token that the model has no logit for is never sampled. */
-        if ((uint32_t)g->stop_ids[i] < e->model->params.n_vocab) add_stops(s, &g->stop_ids[i], 1);
-    }
+    add_stops(s, ends, llm_end_ids(e->model, ends));
     add_stops(s, from->stop_ids, from->n_stop_ids);
     return true;
 }

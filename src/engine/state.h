@@ -113,6 +113,12 @@ struct request {
     bool done_polled, cancelled, released;
 };
 
+/* What its sequences are fed: its first n tokens. */
+static inline kv_history request_history(const request *r, uint32_t n)
+{
+    return (kv_history){.ids = r->tokens, .media = r->media_keys, .n = n};
+}
+
 /* Where a handle points. */
 typedef struct request_slot {
     request *r; /* NULL: free */

@@ -136,3 +136,13 @@ weft_status llm_read_generation(llm *m, const model_source *source, weft_error *
     m->generation.stop_ids = ids;
     return source->is_gguf ? read_gguf(m, ids, err) : read_json(m, ids, source, err);
 }
+
+uint32_t llm_end_ids(const llm *m, int32_t ids[MODEL_STOP_IDS])
+{
+    const model_generation *g = &m->generation;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < g->n_stop_ids; i++) {
+        if ((uint32_t)g->stop_ids[i] < m->params.n_vocab) ids[n++] = g->stop_ids[i];
+    }
+    return n;
+}

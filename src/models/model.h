@@ -87,6 +87,9 @@ weft_status llm_read_tower(llm *m, const model_source *source, weft_error *err);
 /* A tensor of the tower; NULL when it is absent. */
 const tensor *llm_tower_tensor(const llm_tower *tower, uint32_t slot);
 
+/* The ids that end an answer and have a logit; returns how many. */
+uint32_t llm_end_ids(const llm *m, int32_t ids[MODEL_STOP_IDS]);
+
 weft_status llm_read_generation(llm *m, const model_source *source, weft_error *err);
 
 /* What is not supported is no failure: it goes to m->embedding.error. */

@@ -305,7 +305,8 @@ static int run(const void *values, const char *path)
         report_note("--raw and --system exclude each other: only a template has a place for it");
         return EXIT_USAGE;
     }
-    if ((v->schema != NULL) + (v->regex != NULL) + (v->rules != NULL) > 1) {
+    int n_forms = (v->schema != NULL) + (v->regex != NULL) + (v->rules != NULL);
+    if (n_forms > 1) {
         report_note("--schema, --regex and --rules exclude each other");
         return EXIT_USAGE;
     }
@@ -325,7 +326,7 @@ static int run(const void *values, const char *path)
     session_plan plan = {.max_sequences = 1,
                          .chunk_tokens = GENERATE_CHUNK,
                          .draft = v->draft,
-                         .forced = v->schema != NULL || v->regex != NULL || v->rules != NULL};
+                         .forced = n_forms > 0};
     int exit_status = EXIT_FAILED;
     bool usage = false;
     weft_status status = session_open_model(&s, &v->with.session, path, &err);
