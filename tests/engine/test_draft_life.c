@@ -362,6 +362,43 @@ static void test_pauses(void **state)
     }
 }
 
+/* One that found no room for its drafts before it was paused looks again when it goes on: what was
+ * in the way has ended meanwhile. */
+static void test_room_after_a_pause(void **state)
+{
+    (void)state;
+    draft_world w;
+    uint64_t bytes;
+    weft_engine_options o = {.struct_size = sizeof o, .act = WEFT_ACT_F32, .context = 256};
+    draft_world_open(&w, BY_MODEL, NULL);
+    assert_ok(weft_model_state_bytes(w.drafting, &o, N_PROMPT + NEW_TOKENS - 1, &bytes, NULL),
+              NULL);
+    weft_engine *e = draft_world_engine(
+        &w, true, (weft_engine_options){.draft_memory_bytes = bytes, .max_sequences = 2});
+    run runs[3] = {make_run(&w, 11), make_run(&w, 12), make_run(&w, 13)};
+    run plain = plain_answer(&w, 12);
+    eager s[3] = {{.least = 2}, {.least = 2}, {.least = 0}};
+    runs[0].priority = runs[2].priority = 1;
+    runs[0].max_new = 8;
+    for (uint32_t i = 0; i < 2; i++) {
+        draft_world_eager(&w, &runs[i], &s[i]);
+        run_submit(e, w.n_vocab, &runs[i]);
+    }
+    for (int i = 0; i < 2; i++) step(e);
+    assert_true(e->n_active == 2 && e->active[1]->draft.refused);
+    run_submit(e, w.n_vocab, &runs[2]);
+    while (step(e) > 0) continue;
+    for (uint32_t i = 0; i < 3; i++) run_collect(e, &runs[i]);
+    run_assert_identical(&runs[1], &plain, w.n_vocab);
+    assert_int_equal(runs[1].n_paused, 1);
+    assert_true(runs[1].n_drafted > 0);
+    assert_floor(e);
+    for (uint32_t i = 0; i < 3; i++) free_run(&runs[i]);
+    free_run(&plain);
+    weft_engine_close(e);
+    draft_world_close(&w);
+}
+
 /* KV-43: whichever run of a step fails, of the model or of what drafts, its requests end, nothing
  * is held, and the engine goes on. */
 static void test_kv43_failing_run(void **state)
@@ -589,6 +626,7 @@ int main(void)
         cmocka_unit_test(test_short_context),
         cmocka_unit_test(test_cancel_and_release),
         cmocka_unit_test(test_pauses),
+        cmocka_unit_test(test_room_after_a_pause),
         cmocka_unit_test(test_kv43_failing_run),
         cmocka_unit_test(test_faults),
         cmocka_unit_test(test_kv59_steps_allocate_nothing),

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "api/api.h"
+#include "support/fault.h"
 #include "support/runs.h"
 
 enum { CONTEXT = 512 };
@@ -302,6 +303,60 @@ static void test_no_pause_for_nothing(void **state)
     free(ids);
 }
 
+/* A request begins where promises had to shrink for it, while the nth allocation of that step is
+ * refused: what ends it is NOMEM, not the bound that it met before. False: there was none. */
+static bool refuse_at_beginning(size_t nth, uint32_t *n_ended)
+{
+    fault_allocator fault;
+    fault_allocator_init(&fault, 0);
+    weft_error err = {WEFT_OK, ""};
+    weft_model_options with = {.struct_size = sizeof with, .allocator = &fault.allocator};
+    weft_model *model;
+    assert_ok(weft_model_open(MODELS[0].path, &with, &model, &err), &err);
+    uint64_t budget = bytes_for(model, NULL, CONTEXT);
+    weft_engine *e = open_engine(model, (weft_engine_options){.memory_bytes = budget});
+    uint32_t n_vocab = run_n_vocab(model);
+    int32_t *ids = run_random_ids(40, n_vocab, 3);
+    run first = {.prompt = ids, .n_prompt = 30, .max_new = CONTEXT - 60};
+    run second = {.prompt = ids + 7, .n_prompt = 20, .max_new = 200};
+    run_submit(e, n_vocab, &first);
+    step(e);
+    run_submit(e, n_vocab, &second);
+    fault.fail_at = fault.n_allocations + nth;
+    uint32_t n_active;
+    weft_status status = weft_step(e, &n_active, &err);
+    bool hit = fault.hit;
+    assert_true(status == WEFT_OK || (hit && status == WEFT_NOMEM));
+    fault.fail_at = 0;
+    weft_event event = {.struct_size = sizeof event};
+    assert_ok(weft_poll(e, second.handle, &event, &err), &err);
+    if (event.kind == WEFT_EVENT_DONE) {
+        assert_int_equal(event.finish, WEFT_FINISH_ERROR);
+        assert_int_equal(event.error.status, WEFT_NOMEM);
+        ++*n_ended;
+    } else if (!hit) {
+        assert_int_equal(n_active, 2);
+    }
+    while (step(e) > 0) continue;
+    weft_engine_close(e);
+    weft_model_close(model);
+    run_free(&first);
+    run_free(&second);
+    free(ids);
+    fault_allocator_check(&fault);
+    return hit;
+}
+
+static void test_refused_memory_is_no_limit(void **state)
+{
+    (void)state;
+    uint32_t n_ended = 0;
+    size_t n = 0;
+    while (refuse_at_beginning(n + 1, &n_ended)) n++;
+    print_message("%zu allocations refused, %u requests ended\n", n, n_ended);
+    assert_true(n_ended >= 10);
+}
+
 /* ---- prompts --------------------------------------------------------------------------------- */
 
 /* Answers to one prompt: it is read once. */
@@ -414,6 +469,7 @@ int main(void)
         cmocka_unit_test(test_memory_is_shared),
         cmocka_unit_test(test_outputs_of_prompts_stay),
         cmocka_unit_test(test_no_pause_for_nothing),
+        cmocka_unit_test(test_refused_memory_is_no_limit),
         cmocka_unit_test(test_prompt_is_read_once),
         cmocka_unit_test(test_the_highest_waits_for_nobody),
         cmocka_unit_test(test_handles_are_not_used_again),

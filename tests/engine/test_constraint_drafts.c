@@ -1,0 +1,97 @@
+/* test_constraint_drafts.c - drafts of answers that must be something: what is forced, what a graph
+ * guesses, and what no guess may do (B30). The models are goldens, whose tokens are bytes here. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/api.h"
+#include "base/assert.h"
+#include "engine/state.h"
+#include "support/draft_world.h"
+
+enum { N_PROMPT = 20, END = 2 };
+
+static const draft_setting BY_MODEL = {.golden = "llama", .drafting = "llama", .act = WEFT_ACT_F32};
+static const draft_setting BY_HEAD = {.golden = "qwen3_5-mtp", .act = WEFT_ACT_F32};
+static const draft_setting *const SETTINGS[] = {&BY_MODEL, &BY_HEAD};
+
+/* Token i is byte i, but for the first three: padding, beginning, end. */
+typedef struct words {
+    grammar_vocab *vocab;
+    weft_grammar grammar;
+} words;
+
+static void words_open(words *w, const draft_world *world, const char *expression)
+{
+    static char bytes[128];
+    str list[128];
+    static const int32_t ENDS[] = {END};
+    const env here = {.allocator = mem_system()};
+    weft_error err = {WEFT_OK, ""};
+    for (uint32_t i = 0; i < 128; i++) {
+        bytes[i] = (char)i;
+        list[i] = (str){&bytes[i], i > END};
+    }
+    const grammar_tokens tokens = {world->n_vocab, 128, list, ENDS, 1};
+    assert_ok(grammar_vocab_create(&here, &tokens, &w->vocab, &err), &err);
+    w->grammar = (weft_grammar){.env = here, .model = world->model->model};
+    assert_ok(grammar_compile(&here, w->vocab, GRAMMAR_REGEX, str_of(expression), &w->grammar.rules,
+                              &err),
+              &err);
+}
+
+static void words_close(words *w)
+{
+    grammar_unref(w->grammar.rules);
+    grammar_vocab_destroy(w->vocab);
+}
+
+static run make_run(const draft_world *w, const words *form, uint64_t seed)
+{
+    run r = {.prompt = run_random_ids(N_PROMPT, w->n_vocab, 11 + seed),
+             .n_prompt = N_PROMPT,
+             .max_new = 60,
+             .grammar = &form->grammar};
+    if (seed > 0) r.sampling = (weft_sampling){.temperature = 1.0F, .seed = seed};
+    return r;
+}
+
+static void free_run(run *r)
+{
+    free((void *)(uintptr_t)r->prompt);
+    run_free(r);
+}
+
+/* What a form leaves no choice in is right whoever drafts: nobody else writes into its places. */
+static void test_forced_tokens_stay(void **state)
+{
+    (void)state;
+    static const char TEXT[] = "so it was written, and so it was read";
+    for (size_t i = 0; i < COUNT_OF(SETTINGS); i++) {
+        draft_world w;
+        words form;
+        eager s = {.least = 4};
+        draft_world_open(&w, *SETTINGS[i], NULL);
+        words_open(&form, &w, TEXT);
+        weft_engine *e = draft_world_engine(&w, true, (weft_engine_options){0});
+        run r = make_run(&w, &form, 0);
+        draft_world_eager(&w, &r, &s);
+        run_all(e, w.n_vocab, &r, 1);
+        assert_int_equal(r.finish, WEFT_FINISH_STOP);
+        assert_int_equal(r.n_tokens, strlen(TEXT) + 1);
+        for (uint32_t k = 0; k < strlen(TEXT); k++) assert_int_equal(r.tokens[k], TEXT[k]);
+        /* Behind the text a graph may guess: the end is not forced. */
+        assert_true(r.n_accepted >= 30 && r.n_drafted - r.n_accepted <= 8);
+        free_run(&r);
+        weft_engine_close(e);
+        words_close(&form);
+        draft_world_close(&w);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_forced_tokens_stay),
+    };
+    return TEST_RUN("engine/constraint_drafts", tests);
+}
