@@ -298,7 +298,8 @@ typedef struct weft_engine_options {
     /* A smaller model whose guesses requests may take ("model"), borrowed until the engine is
      * closed; NULL: none. Its vocabulary must be the model's, token by token (ARGUMENT names the
      * first that is not). It runs on the same backend and threads. With expert_bytes it may have no
-     * experts (UNSUPPORTED), and the head of WEFT_ENGINE_MTP neither. */
+     * experts (UNSUPPORTED), and the head of WEFT_ENGINE_MTP neither. Without one the two options
+     * that follow are ARGUMENT. */
     const weft_model *draft_model;
     const char *draft_kv; /* KV codec spec of its state; NULL: the activation type */
     /* Budget for that state, beside memory_bytes: requests that find no room there are not drafted
@@ -475,8 +476,9 @@ typedef struct weft_request {
     int32_t priority;
     /* After so many milliseconds since the submit it ends before the next step; 0: it does not. */
     uint32_t deadline_ms;
-    /* Tokens before which it does not end by itself: stop ids are not sampled there, and stop_texts
-     * are looked for in the text of later tokens only. At most max_new. */
+    /* Tokens before which it does not end by itself: stop ids are not sampled there, or end nothing
+     * where a grammar allows no other, and stop_texts are looked for in the text of later tokens
+     * only. At most max_new. */
     uint32_t min_new;
     uint32_t n_top; /* events carry so many of the likeliest tokens; at most WEFT_TOP_LOGPROBS */
     /* [n_stop_texts], not empty, of at most WEFT_STOP_TEXT_BYTES; copied. The answer ends with the

@@ -109,6 +109,9 @@ static weft_status check_drafting(const weft_model *model, const weft_model *dra
 {
     if (o->draft_head && model->model->draft.n_values == 0)
         return err_set(err, WEFT_UNSUPPORTED, "the model has no head that drafts (mtp)");
+    if (drafting == NULL && (o->draft_kv != NULL || o->draft_memory_bytes != 0))
+        return err_set(err, WEFT_ARGUMENT, "%s is given, but no draft_model",
+                       o->draft_kv != NULL ? "draft_kv" : "draft_memory_bytes");
     bool wanted = o->draft_head || drafting != NULL;
     if (wanted && o->max_drafts == 0)
         return err_set(err, WEFT_ARGUMENT, "the engine shall draft, and max_drafts is none");

@@ -243,17 +243,28 @@ static request *last_behind(const weft_engine *e, uint32_t i, const request *r)
     return NULL;
 }
 
-/* Whether r would find room for n positions if all who give way were paused. */
-static bool could_have(const weft_engine *e, const request *r, uint32_t n)
+/* What those who give way to r were lent: as if it had been given back, and as it is. */
+static void regard_lent(weft_engine *e, const request *r, bool lent)
+{
+    for (uint32_t i = 0; i < e->n_active; i++) {
+        if (gives_way(e->active[i], r)) kv_prefix_regard(e->prefix, e->active[i]->seq, lent);
+    }
+}
+
+/* Whether r would find room for n positions if all who give way were paused: beside what the others
+ * were promised, and what the cache lent them, once for all. Of that r would be lent a part, too. */
+static bool could_have(weft_engine *e, const request *r, uint32_t n)
 {
     uint64_t bytes = kv_config_bytes(&r->store->config, n);
     bool any = false;
     for (uint32_t i = 0; i < e->n_active; i++) {
-        const request *a = e->active[i];
-        bool stays = !gives_way(a, r);
-        if (stays) bytes += kv_config_bytes(&a->store->config, a->seq->limit);
+        bool stays = !gives_way(e->active[i], r);
+        if (stays) bytes += kv_seq_bytes(e->active[i]->seq);
         any = any || !stays;
     }
+    regard_lent(e, r, false);
+    bytes += cache_bytes_fixed(e, r);
+    regard_lent(e, r, true);
     return any && bytes <= kv_pool_budget(e->pool);
 }
 
@@ -291,10 +302,11 @@ static uint32_t n_shared(const request *a, const request *b)
     return n;
 }
 
+/* Whether b finds what a leaves. */
 static bool shares_state(const request *a, const request *b)
 {
-    return a->store == b->store && a->salt == b->salt &&
-           ((a->flags | b->flags) & WEFT_REQUEST_NO_CACHE) == 0 && can_pause(a) && can_pause(b);
+    return a->store == b->store && a->salt == b->salt && a->space != NULL &&
+           (b->flags & WEFT_REQUEST_NO_CACHE) == 0 && can_pause(a) && can_pause(b);
 }
 
 /* Whether the prompt is being read for another request, and is had sooner from there: it waits no
@@ -308,7 +320,7 @@ static bool waits_for_prompt(const weft_engine *e, const request *r)
             continue;
         uint32_t n = n_shared(a, r);
         uint32_t left = a->n_prompt - a->seq->len;
-        if (n >= a->n_cached + SHARED_TOKENS && n - a->n_cached >= left) return true;
+        if (n >= a->n_begun + SHARED_TOKENS && n - a->n_begun >= left) return true;
     }
     return false;
 }

@@ -99,6 +99,7 @@ struct request {
     kv_seq *seq;                /* while active; only the stepping thread looks inside */
     bool begun;                 /* once */
     uint32_t n_known, n_cached; /* positions that were known, and those it began with */
+    uint32_t n_begun;           /* what its sequence began with, the last time */
     uint32_t n_kept;            /* of the last boundary */
     weft_cache_limit cache_limit;
     const engine_drafter *drafter; /* NULL: nothing is proposed */
@@ -107,7 +108,6 @@ struct request {
     request_draft draft;
     uint32_t n_drafted, n_accepted; /* drafts that steps verified, and those that were right */
     grammar_state *constraint;      /* what the answer must be; NULL: anything */
-    bool forced;                    /* drafts of this step are what it leaves */
     weft_finish finish;
     weft_error error;
     bool done_polled, cancelled, released;
@@ -280,11 +280,19 @@ weft_status constraint_init(const weft_engine *e, request *r, const weft_request
                             weft_error *err);
 void constraint_deinit(request *r);
 
-/* What may be sampled now: sets in->allowed. Called with the lock held. */
+/* What may be sampled now: sets in->allowed. By the stepping thread. */
 weft_status constraint_allow(weft_engine *e, const request *r, sample_input *in, weft_error *err);
 
 /* A token that was sampled; *ended: it ends what the answer must be. */
 weft_status constraint_take(request *r, int32_t id, bool *ended, weft_error *err);
+
+/* How many of n drafts the answer could go on with: it takes no other. */
+uint32_t constraint_most(request *r, const int32_t *drafts, uint32_t n);
+
+/* A draft is taken for a while, so that the next is made with it in mind; false: it cannot be. All
+ * that were are given back. By the stepping thread. */
+bool constraint_try(request *r, int32_t draft);
+void constraint_forget(request *r);
 
 /* Up to most tokens that are likely to follow because there is little else. */
 uint32_t constraint_forced(const request *r, uint32_t most, int32_t *out);
@@ -315,6 +323,10 @@ weft_status cache_spec(const llm *m, const engine_options *o, const char *kv, kv
                        weft_error *err);
 weft_status cache_config(const llm *m, const engine_options *o, const kv_spec *spec, arena *a,
                          kv_config *config, weft_error *err);
+
+/* Bytes of the budget that the cache keeps whatever is evicted, beside what it would lend r of
+ * them. */
+uint64_t cache_bytes_fixed(weft_engine *e, const request *r);
 
 /* What a spec is stored in, made if need be; kv NULL: the engine's. ARGUMENT and UNSUPPORTED as
  * kv/spec.h says, LIMIT where there are too many. Called with the lock held. */

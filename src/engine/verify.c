@@ -22,15 +22,14 @@ uint32_t verify_propose(weft_engine *e, request *r, uint32_t most, int32_t *out)
     if (most > promised) most = promised;
     if (most == 0) return 0;
     uint32_t n_forced = constraint_forced(r, most, out);
-    r->forced = n_forced > 0;
-    if (r->forced || r->drafter == NULL) return n_forced;
+    if (n_forced > 0 || r->drafter == NULL) return n_forced;
     if (r->drafter->propose == NULL) return draft_plan(e, r, most, out);
     uint32_t n = r->drafter->propose(r->draft_state, r->tokens, r->n_tokens, most, out);
     if (n > most) n = most;
     for (uint32_t i = 0; i < n; i++) {
-        if (out[i] < 0 || (uint32_t)out[i] >= e->model->params.n_vocab) return i;
+        if (out[i] < 0 || (uint32_t)out[i] >= e->model->params.n_vocab) n = i;
     }
-    return n;
+    return constraint_most(r, out, n);
 }
 
 /* What the request comes to by its next token, which is sampled and added. */
@@ -48,7 +47,8 @@ static weft_finish sample_next(weft_engine *e, request *r, const float *logits)
     r->tokens[r->n_tokens++] = s.id;
     r->logprobs[new_i] = s.logprob;
     weft_finish finish = new_i + 1 == r->max_new ? WEFT_FINISH_LENGTH : WEFT_FINISH_NONE;
-    if (ended || sampling_stops(r, s.id)) {
+    /* Before min_new one is sampled only where a grammar leaves nothing else, and goes on. */
+    if (ended || (new_i >= r->sampling.min_new && sampling_stops(r, s.id))) {
         r->text.stop_id = s.id;
         finish = WEFT_FINISH_STOP;
     }

@@ -125,8 +125,7 @@ uint32_t kv_node_common(const kv_node *node, const kv_history *history)
     return n;
 }
 
-/* Of the pages that a sequence is lent. */
-static uint64_t lent_bytes(const kv_prefix *p, const kv_node *node)
+uint64_t kv_node_lent_bytes(const kv_prefix *p, const kv_node *node)
 {
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < node->space->config->n_layers; i++) {
@@ -139,7 +138,7 @@ static uint64_t lent_bytes(const kv_prefix *p, const kv_node *node)
 void kv_node_lend(kv_prefix *p, kv_node *node)
 {
     for (; node->parent != NULL; node = node->parent) {
-        if (node->n_lent++ == 0) p->bytes_lent += lent_bytes(p, node);
+        if (node->n_lent++ == 0) p->bytes_lent += kv_node_lent_bytes(p, node);
     }
 }
 
@@ -147,7 +146,7 @@ void kv_node_take_back(kv_prefix *p, kv_node *node)
 {
     for (; node->parent != NULL; node = node->parent) {
         ASSERT(node->n_lent > 0);
-        if (--node->n_lent == 0) p->bytes_lent -= lent_bytes(p, node);
+        if (--node->n_lent == 0) p->bytes_lent -= kv_node_lent_bytes(p, node);
     }
 }
 

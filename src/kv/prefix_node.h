@@ -92,6 +92,9 @@ void kv_node_touch(kv_prefix *p, kv_node *node);
 void kv_node_lend(kv_prefix *p, kv_node *node);
 void kv_node_take_back(kv_prefix *p, kv_node *node);
 
+/* Bytes of its pages that a sequence is lent. */
+uint64_t kv_node_lent_bytes(const kv_prefix *p, const kv_node *node);
+
 /* Gives back a page that is charged. */
 void kv_node_drop_page(kv_prefix *p, uint32_t class_i, kv_page *page);
 

@@ -88,10 +88,113 @@ static void test_forced_tokens_stay(void **state)
     }
 }
 
+/* A model that drafts for itself is right every time, as its guesses are held to the form, too. */
+static void test_guesses_have_the_form(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 4; seed++) {
+        draft_world w;
+        words form;
+        eager s = {.least = 3};
+        draft_world_open(&w, BY_MODEL, NULL);
+        words_open(&form, &w, "([a-f]{2,5} |[0-9]+\\.)*");
+        weft_engine *plain = draft_world_engine(&w, false, (weft_engine_options){0});
+        weft_engine *e = draft_world_engine(&w, true, (weft_engine_options){0});
+        run expected = make_run(&w, &form, seed);
+        run r = make_run(&w, &form, seed);
+        expected.min_new = r.min_new = r.max_new; /* behind the end no guess is right */
+        run_all(plain, w.n_vocab, &expected, 1);
+        draft_world_eager(&w, &r, &s);
+        run_all(e, w.n_vocab, &r, 1);
+        run_assert_identical(&r, &expected, w.n_vocab);
+        assert_true(r.n_drafted > 15);
+        assert_int_equal(r.n_accepted, r.n_drafted);
+        free_run(&expected);
+        free_run(&r);
+        weft_engine_close(plain);
+        weft_engine_close(e);
+        words_close(&form);
+        draft_world_close(&w);
+    }
+}
+
+/* Two letters, the end of the answer, and letters again. */
+static uint32_t propose_end(void *state, const int32_t *tokens, uint32_t n_tokens, uint32_t most,
+                            int32_t *out)
+{
+    static const int32_t IDS[] = {'a', 'b', END, 'c', 'd'};
+    (void)tokens;
+    (void)n_tokens;
+    uint32_t n = most < COUNT_OF(IDS) ? most : (uint32_t)COUNT_OF(IDS);
+    memcpy(out, IDS, n * sizeof *out);
+    ++*(uint32_t *)state;
+    return n;
+}
+
+/* B30: the end of an answer, proposed where it cannot end, is not even verified. */
+static void test_b30_no_end_within(void **state)
+{
+    (void)state;
+    static const engine_drafter ENDING = {.name = "ending", .propose = propose_end};
+    draft_world w;
+    words form;
+    uint32_t n_calls = 0;
+    draft_world_open(&w, BY_MODEL, NULL);
+    words_open(&form, &w, "[a-d]{40}!");
+    weft_engine *e = draft_world_engine(&w, false, (weft_engine_options){0});
+    run plain = make_run(&w, &form, 3);
+    run r = make_run(&w, &form, 3);
+    run_all(e, w.n_vocab, &plain, 1);
+    r.drafter = &ENDING;
+    r.draft_state = &n_calls;
+    run_all(e, w.n_vocab, &r, 1);
+    run_assert_identical(&r, &plain, w.n_vocab);
+    assert_int_equal(r.n_tokens, 42);
+    assert_true(n_calls > 10 && r.n_drafted > 0);
+    /* "!" and the end are the only ones that are forced. */
+    assert_true(r.n_drafted <= 2 * n_calls + 2);
+    free_run(&plain);
+    free_run(&r);
+    weft_engine_close(e);
+    words_close(&form);
+    draft_world_close(&w);
+}
+
+/* A stop id that the form leaves no choice but to take is a token like others before min_new, and
+ * ends the answer from there on. */
+static void test_stop_id_before_its_time(void **state)
+{
+    (void)state;
+    static const int32_t STOPS[] = {'x'};
+    draft_world w;
+    words form;
+    draft_world_open(&w, BY_MODEL, NULL);
+    words_open(&form, &w, "abxabxabxab");
+    weft_engine *e = draft_world_engine(&w, false, (weft_engine_options){0});
+    for (uint32_t min_new = 0; min_new < 10; min_new++) {
+        run r = make_run(&w, &form, 0);
+        r.stops = true;
+        r.stop_ids = STOPS;
+        r.n_stop_ids = 1;
+        r.min_new = min_new;
+        run_all(e, w.n_vocab, &r, 1);
+        assert_int_equal(r.finish, WEFT_FINISH_STOP);
+        assert_int_equal(r.n_tokens, min_new < 3 ? 3 : min_new < 6 ? 6 : min_new < 9 ? 9 : 12);
+        assert_int_equal(r.stop_id, min_new < 9 ? 'x' : END);
+        free_run(&r);
+    }
+    weft_engine_close(e);
+    words_close(&form);
+    draft_world_close(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_forced_tokens_stay),
+        cmocka_unit_test(test_guesses_have_the_form),
+        cmocka_unit_test(test_b30_no_end_within),
+        cmocka_unit_test(test_stop_id_before_its_time),
     };
     return TEST_RUN("engine/constraint_drafts", tests);
 }
