@@ -305,6 +305,15 @@ typedef struct weft_engine_options {
     /* Budget for that state, beside memory_bytes: requests that find no room there are not drafted
      * for until there is. 0: what one sequence of context needs, or 256 MiB if that is more. */
     uint64_t draft_memory_bytes;
+    /* A folder, which must be there (IO), for what the memory for earlier requests has no more room
+     * for, and for all that is left when the engine is closed: requests find it there again, also
+     * in another process with the same model, codec and arithmetic (docs/kv.md). Several engines
+     * may share it. Opening then reads all weights once. Only its owner should be able to write to
+     * it, and to read it: what users wrote can be told from it. NULL: none. ARGUMENT with
+     * WEFT_ENGINE_NO_CACHE. */
+    const char *state_dir;
+    uint64_t state_dir_bytes; /* most that its files may take, those not used for longest give way;
+                                 0: 4 GiB */
 } weft_engine_options;
 
 enum {
@@ -614,12 +623,20 @@ typedef struct weft_engine_info {
     uint64_t n_experts_ahead_used;
     uint64_t expert_bytes_read;
     uint64_t draft_bytes_live, draft_bytes_budget; /* of the draft model's state */
+    /* With state_dir: times that state came from there, and tokens that needed not be forwarded for
+     * it, beside those in memory; bytes of files, now, read, and written; files that were not
+     * written, since they are larger than state_dir_bytes or a step would have taken too long; and
+     * files that were damaged, or gone, and are no more. */
+    uint64_t n_disk_hits, n_disk_tokens;
+    uint64_t disk_bytes, disk_bytes_read, disk_bytes_written;
+    uint64_t n_disk_skipped, n_disk_damaged;
 } weft_engine_info;
 
 WEFT_API weft_status weft_engine_get_info(const weft_engine *engine, weft_engine_info *info,
                                           weft_error *err);
 
-/* Forgets what is kept for requests to come. */
+/* Forgets what is kept for requests to come, in memory: it is not written to state_dir, and what is
+ * there stays. */
 WEFT_API weft_status weft_engine_drop_cache(weft_engine *engine, weft_error *err);
 
 /* Writes what the engine knows of these tokens, from their first on, to a file that another engine

@@ -139,24 +139,23 @@ void cache_close(weft_engine *e)
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
-static bool leaves_state(const weft_engine *e, const request *r)
+bool cache_leaves(const weft_engine *e, const request *r)
 {
     return e->prefix != NULL && r->store->config.n_cross == 0 &&
            (r->flags & WEFT_REQUEST_NO_CACHE) == 0;
 }
 
 /* Logits of a prompt, and hidden states, come from forwarding it. */
-static bool begins_with_state(const request *r)
+bool cache_finds(const weft_engine *e, const request *r)
 {
-    return r->prompt_logits == NULL && !embed_needs_all(r);
+    return cache_leaves(e, r) && r->prompt_logits == NULL && !embed_needs_all(r);
 }
 
 uint64_t cache_bytes_fixed(weft_engine *e, const request *r)
 {
     if (e->prefix == NULL) return 0;
     kv_space *space = NULL;
-    if (leaves_state(e, r) && begins_with_state(r))
-        space = kv_prefix_space(e->prefix, &r->store->config, r->salt);
+    if (cache_finds(e, r)) space = kv_prefix_space(e->prefix, &r->store->config, r->salt);
     kv_history h = request_history(r, r->n_tokens);
     return kv_prefix_bytes_fixed(e->prefix, space, &h);
 }
@@ -168,11 +167,11 @@ weft_status cache_begin(weft_engine *e, request *r, uint32_t n_positions, weft_e
     r->space = NULL;
     r->n_begun = 0;
     draft_begin(r);
-    if (leaves_state(e, r)) {
+    if (cache_leaves(e, r)) {
         r->space = kv_prefix_space(e->prefix, config, r->salt);
         if (r->space == NULL) return err_set(err, WEFT_NOMEM, "out of memory for the prefix cache");
     }
-    if (r->space == NULL || !begins_with_state(r))
+    if (r->space == NULL || !cache_finds(e, r))
         return kv_seq_create(a, e->pool, config, n_positions, &r->seq, err);
     kv_history h = request_history(r, r->n_tokens);
     kv_match match;

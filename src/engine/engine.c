@@ -192,6 +192,7 @@ weft_status engine_open(const llm *m, const engine_options *options, weft_engine
     if (status == WEFT_OK) status = open_kv(e, err);
     if (status == WEFT_OK) status = open_batch(e, err);
     if (status == WEFT_OK) status = draft_open(e, err);
+    if (status == WEFT_OK) status = disk_open(e, err);
     if (status != WEFT_OK) {
         engine_close(e);
         return status;
@@ -203,7 +204,9 @@ weft_status engine_open(const llm *m, const engine_options *options, weft_engine
 void engine_close(weft_engine *e)
 {
     if (e == NULL) return;
+    disk_close_begin(e);
     queue_close(e);
+    disk_close(e);
     cache_close(e);
     kv_pool_destroy(e->pool);
     if (e->backend != NULL) {
@@ -290,6 +293,7 @@ void engine_info(const weft_engine *e, weft_engine_info *info)
     info->ns_runs = e->ns_runs;
     info->ns_samples = e->ns_samples;
     draft_info(e, info);
+    disk_info(e, info);
     info->n_drafted = e->n_drafted;
     info->n_accepted = e->n_accepted;
     info->n_kv_nonfinite = atomic_load_explicit(&e->n_nonfinite, memory_order_relaxed);
@@ -333,6 +337,7 @@ weft_status engine_image_info(const weft_engine *e, uint32_t width, uint32_t hei
 void engine_drop_cache(weft_engine *e)
 {
     thread_lock_take(e->lock);
+    if (e->prefix != NULL && e->disk.env != NULL) kv_disk_drop(&e->disk);
     if (e->prefix != NULL) kv_prefix_clear(e->prefix);
     if (e->drafting.prefix != NULL) kv_prefix_clear(e->drafting.prefix);
     thread_lock_drop(e->lock);

@@ -135,6 +135,7 @@ void request_end(weft_engine *e, request *r, weft_finish finish, const weft_erro
     if (r->phase == REQUEST_ACTIVE) remove_active(e, r);
     if (r->phase == REQUEST_WAITING) unlink_waiting(e, r);
     draft_end(e, r);
+    disk_end(e, r);
     cache_end(e, r);
     r->phase = REQUEST_DONE;
     r->finish = finish;
@@ -211,6 +212,7 @@ static void pause_request(weft_engine *e, request *r)
     draft_end(e, r);
     cache_end(e, r);
     link_waiting(e, r);
+    r->looked = false;
     r->n_paused++;
     e->n_paused++;
 }
@@ -341,18 +343,19 @@ static request *choose(weft_engine *e)
 
 static weft_status begin(weft_engine *e, request *r, weft_error *err)
 {
-    weft_status status = cache_begin(e, r, r->n_positions, err);
-    if (status != WEFT_LIMIT) return status;
+    bool later;
+    weft_status status = disk_begin(e, r, r->n_positions, &later, err);
+    if (status != WEFT_LIMIT || later) return status;
     uint32_t n = positions_with(r, ADMIT_TOKENS);
     shrink_promises(e);
     err_clear(err);
-    status = cache_begin(e, r, n, err);
-    if (status != WEFT_LIMIT || !could_have(e, r, n)) return status;
+    status = disk_begin(e, r, n, &later, err);
+    if (status != WEFT_LIMIT || later || !could_have(e, r, n)) return status;
     request *last = last_behind(e, 0, r);
-    while (status == WEFT_LIMIT && last != NULL) {
+    while (status == WEFT_LIMIT && !later && last != NULL) {
         pause_request(e, last);
         err_clear(err);
-        status = cache_begin(e, r, n, err);
+        status = disk_begin(e, r, n, &later, err);
         last = last_behind(e, 0, r);
     }
     return status;
@@ -368,6 +371,10 @@ static void admit(weft_engine *e)
         if (r == NULL) return;
         request *last = full ? last_behind(e, 0, r) : NULL;
         if (full && last == NULL) return;
+        if (disk_fetches(e, r)) {
+            r->passed = e->n_steps;
+            continue;
+        }
         if (full) shrink_promises(e);
         if (full && !could_have(e, r, positions_with(r, ADMIT_TOKENS))) return;
         if (full) pause_request(e, last);
@@ -389,6 +396,7 @@ void queue_prepare(weft_engine *e)
 {
     e->n_steps++;
     end_some(e);
+    disk_step(e);
     sort_active(e);
     grow_all(e);
     admit(e);

@@ -209,8 +209,9 @@ void scheduler_commit(weft_engine *e)
     draft_commit(e);
     for (uint32_t i = 0; i < b->step.n_rows; i++) {
         const batch_row *row = &b->rows[i];
+        /* Also of one that ends with its first token: its prompt may come again. */
+        cache_keep(e, row->r);
         if (row->finish != WEFT_FINISH_NONE) request_end(e, row->r, row->finish, NULL);
-        if (row->r->phase == REQUEST_ACTIVE) cache_keep(e, row->r);
         if (row->r->released) queue_remove(e, row->r);
     }
     queue_free_released(e);

@@ -7,14 +7,16 @@
 #include "engine/engine.h"
 #include "engine/media.h"
 #include "engine/stops.h"
+#include "kv/disk.h"
 #include "kv/persist.h"
 #include "sample/chain.h"
 #include "tokenizer/detok.h"
 
 typedef enum request_phase { REQUEST_WAITING, REQUEST_ACTIVE, REQUEST_DONE } request_phase;
 
-/* Specs that requests of one engine may name. */
-enum { ENGINE_STORES = 16 };
+/* Specs that requests of one engine may name; requests whose state is fetched from a folder at a
+ * time. */
+enum { ENGINE_STORES = 16, ENGINE_FETCHES = 4 };
 
 /* What requests that name one spec store in. */
 typedef struct engine_store {
@@ -97,6 +99,7 @@ struct request {
     uint64_t salt;
     kv_space *space;            /* NULL: it neither finds nor leaves anything */
     kv_seq *seq;                /* while active; only the stepping thread looks inside */
+    bool looked;                /* for its state in the folder, since it waits */
     bool begun;                 /* once */
     uint32_t n_known, n_cached; /* positions that were known, and those it began with */
     uint32_t n_begun;           /* what its sequence began with, the last time */
@@ -155,6 +158,12 @@ typedef struct batch {
     backend_limits limits;
 } batch;
 
+/* State on its way from the folder. */
+typedef struct engine_fetch {
+    request *r; /* NULL: none */
+    kv_fetch fetch;
+} engine_fetch;
+
 struct weft_engine {
     env env;
     const llm *model; /* borrowed */
@@ -168,6 +177,8 @@ struct weft_engine {
     kv_prefix *prefix; /* NULL: no cache */
     kv_files files;    /* guarded by the lock, as the next; nothing before has_origin */
     bool has_origin;
+    kv_disk disk; /* without env: there is no folder; guarded by the lock, as the next */
+    engine_fetch fetches[ENGINE_FETCHES];
     kv_txn txn;
     batch batch;
     draft_graph head;     /* of the model's own, without a graph where there is none */
@@ -335,6 +346,35 @@ weft_status cache_store(weft_engine *e, const char *kv, const engine_store **sto
 
 /* Gives all of it back; every request is gone. */
 void cache_close(weft_engine *e);
+
+/* Whether the request may begin with what others left; and whether it leaves something. */
+bool cache_finds(const weft_engine *e, const request *r);
+bool cache_leaves(const weft_engine *e, const request *r);
+
+/* Whose files are whose: all weights are read for it, once. */
+weft_status files_know_origin(weft_engine *e, weft_error *err);
+
+/* The folder that the options name, if any. */
+weft_status disk_open(weft_engine *e, weft_error *err);
+
+/* disk_close_begin comes before requests are ended. */
+void disk_close_begin(weft_engine *e);
+void disk_close(weft_engine *e);
+
+/* Called with the lock held, as those that follow: goes on with what is fetched. */
+void disk_step(weft_engine *e);
+
+/* Whether the request is to wait for its state from the folder; looks for it there once. */
+bool disk_fetches(weft_engine *e, request *r);
+
+/* Gives up what is fetched for it. */
+void disk_end(weft_engine *e, const request *r);
+
+/* cache_begin; *later: what is in the way is being written, and gives way in a later step. */
+weft_status disk_begin(weft_engine *e, request *r, uint32_t n_positions, bool *later,
+                       weft_error *err);
+
+void disk_info(const weft_engine *e, weft_engine_info *info);
 
 /* r->seq for n_positions, with what is known of its tokens. As kv_seq_create. */
 weft_status cache_begin(weft_engine *e, request *r, uint32_t n_positions, weft_error *err);

@@ -315,6 +315,7 @@ static bool extend(insertion *in, kv_node *node, uint32_t n)
     }
     uint32_t at = kv_node_at(node);
     for (uint32_t i = node->n; i < n; i++) node->keys[i] = kv_history_key(in->history, at + i);
+    node->saved = node->saved && node->n == n;
     node->n = n;
     return true;
 }

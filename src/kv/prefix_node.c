@@ -230,11 +230,28 @@ static kv_node *find_end(const kv_prefix *p)
     return node;
 }
 
+/* A node goes with its boundaries. */
+static bool save_node(const kv_prefix *p, kv_node *node)
+{
+    if (p->saver.node == NULL) return true;
+    for (kv_boundary *b = node->boundaries; b != NULL; b = b->next) {
+        if (!p->saver.boundary(p->saver.user, b)) return false;
+    }
+    return p->saver.node(p->saver.user, node);
+}
+
+static bool save_boundary(const kv_prefix *p, kv_boundary *b)
+{
+    return p->saver.boundary == NULL || p->saver.boundary(p->saver.user, b);
+}
+
 bool kv_prefix_evict(kv_prefix *p)
 {
     kv_boundary *b = find_boundary(p, false);
     kv_node *node = b == NULL ? find_end(p) : NULL;
     if (b == NULL && node == NULL) b = find_boundary(p, true);
+    if (b != NULL && !save_boundary(p, b)) return false;
+    if (node != NULL && !save_node(p, node)) return false;
     if (b != NULL) kv_boundary_free(p, b);
     if (node != NULL) kv_node_free(p, node);
     if (b == NULL && node == NULL) return false;
