@@ -350,7 +350,8 @@ enum {
     WEFT_STOP_TEXTS = 16,
     WEFT_STOP_TEXT_BYTES = 256,
     WEFT_DRY_BREAKERS = 16,
-    WEFT_TOP_LOGPROBS = 32
+    WEFT_TOP_LOGPROBS = 32,
+    WEFT_TAPS = 16
 };
 
 /* How a token is chosen; all 0: the one with the largest logit. docs/sampling.md has the formulas,
@@ -499,6 +500,14 @@ typedef struct weft_request {
      * Log-probabilities are those of the model. What it leaves no choice in is verified several
      * tokens a step, as drafts are. */
     const weft_grammar *grammar;
+    /* Layers, counted from 0 and each once, of which what comes out of them is wanted for all
+     * tokens of the prompt: [n_taps], copied. What a layer gives is what the next one begins with,
+     * before any norm; it has the same bits whatever chunks and company a step has. */
+    const uint32_t *tap_layers;
+    uint32_t n_taps; /* at most WEFT_TAPS; UNSUPPORTED for encoders */
+    /* [n_taps], each [n_prompt, n_embd]: the caller's, written until DONE was polled or
+     * weft_release has returned. */
+    float *const *taps;
 } weft_request;
 
 #define WEFT_PRIORITY_STEPS 256

@@ -145,10 +145,10 @@ bool cache_leaves(const weft_engine *e, const request *r)
            (r->flags & WEFT_REQUEST_NO_CACHE) == 0;
 }
 
-/* Logits of a prompt, and hidden states, come from forwarding it. */
+/* Logits of a prompt, hidden states and what layers give come from forwarding it. */
 bool cache_finds(const weft_engine *e, const request *r)
 {
-    return cache_leaves(e, r) && r->prompt_logits == NULL && !embed_needs_all(r);
+    return cache_leaves(e, r) && r->prompt_logits == NULL && r->taps.n == 0 && !embed_needs_all(r);
 }
 
 uint64_t cache_bytes_fixed(weft_engine *e, const request *r)

@@ -155,6 +155,9 @@ static weft_status open_batch(weft_engine *e, weft_error *err)
     e->active = arena_array(a, o->max_sequences, sizeof(request *));
     b->logits = matrix(a, n_outputs, n_vocab);
     b->hidden = matrix(a, n_hidden, m->params.n_embd);
+    // NOLINTNEXTLINE(bugprone-sizeof-expression): an array of pointers
+    b->taps = arena_array(a, m->params.n_layers, sizeof *b->taps);
+    for (uint32_t i = 0; b->taps != NULL && i < m->params.n_layers; i++) b->taps[i] = NULL;
     e->scratch.ids = arena_array(a, n_vocab, sizeof *e->scratch.ids);
     e->scratch.logits = arena_array(a, n_vocab, sizeof *e->scratch.logits);
     e->scratch.adjusted = arena_array(a, n_vocab, sizeof *e->scratch.adjusted);
@@ -164,7 +167,7 @@ static weft_status open_batch(weft_engine *e, weft_error *err)
     bool ok =
         b->ids && b->positions && b->row_starts && b->outputs && b->views && b->txn_rows && b->keep;
     ok = ok && b->hidden_of && b->hidden && (b->highest || !m->params.sees_all);
-    ok = ok && b->rows && e->active && b->logits && e->scratch.ids && e->scratch.logits;
+    ok = ok && b->taps && b->rows && e->active && b->logits && e->scratch.ids && e->scratch.logits;
     if (!ok || !e->scratch.adjusted || !e->scratch.counts || !e->scratch.repeats || !e->allowed) {
         return err_set(err, WEFT_NOMEM,
                        "out of memory for steps of %u tokens and %u rows of logits", n_tokens,
@@ -215,6 +218,7 @@ void engine_close(weft_engine *e)
         e->api->plan_free(e->backend, e->plan);
         e->api->close(e->backend);
     }
+    taps_close(e);
     thread_lock_destroy(e->lock);
     arena_deinit(&e->arena);
     mem_free(e->env.allocator, e, sizeof *e);

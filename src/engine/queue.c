@@ -196,7 +196,8 @@ void queue_free_released(weft_engine *e)
  * handed out once, and images are encoded once. */
 static bool can_pause(const request *r)
 {
-    return r->prompt_logits == NULL && r->embedding.to == NULL && r->media.n_images == 0;
+    return r->prompt_logits == NULL && r->embedding.to == NULL && r->media.n_images == 0 &&
+           r->taps.n == 0;
 }
 
 static uint32_t positions_with(const request *r, uint32_t more)
@@ -253,8 +254,8 @@ static void regard_lent(weft_engine *e, const request *r, bool lent)
     }
 }
 
-/* Whether r would find room for n positions if all who give way were paused: beside what the others
- * were promised, and what the cache lent them, once for all. Of that r would be lent a part, too. */
+/* Whether r would find room for n positions if all who give way were paused: beside what others
+ * were promised, and what the cache lent them, once for all. Of that r would be lent a part. */
 static bool could_have(weft_engine *e, const request *r, uint32_t n)
 {
     uint64_t bytes = kv_config_bytes(&r->store->config, n);

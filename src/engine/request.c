@@ -52,6 +52,7 @@ static weft_status check_request(const weft_engine *e, const weft_request *r, ui
     weft_status status = sampling_check_request(e, r, err);
     if (status == WEFT_OK) status = text_check(e, r, err);
     if (status == WEFT_OK) status = embed_check(e, r, err);
+    if (status == WEFT_OK) status = taps_check(e, r, err);
     if (status == WEFT_OK && r->draft != NULL && e->options.max_drafts == 0) {
         return err_set(err, WEFT_ARGUMENT, "draft is '%.40s', the engine was opened for no drafts",
                        r->draft);
@@ -141,6 +142,7 @@ static request *request_create(const weft_engine *e, const weft_request *from, m
     r->prompt_logits = from->prompt_logits;
     r->new_logits = from->new_logits;
     r->logits_rows = from->prompt_logits_rows;
+    taps_init(r, from);
     r->tokens = mem_alloc(a, token_bytes(r));
     r->media_keys = r->media.n_images > 0 ? mem_alloc_zero(a, key_bytes(r)) : NULL;
     r->logprobs = mem_alloc(a, r->max_new * sizeof(float));
@@ -204,6 +206,7 @@ static weft_status submit(weft_engine *e, const weft_request *from, const engine
     thread_lock_take(e->lock);
     status = choose_store(e, from, r, err);
     if (status == WEFT_OK && r->media.n_images > 0) status = media_open(e, err);
+    if (status == WEFT_OK) status = taps_open(e, r, err);
     if (status == WEFT_OK) status = queue_reserve(e, err);
     if (status == WEFT_OK) {
         queue_add(e, r);

@@ -144,6 +144,7 @@ bool scheduler_fill(weft_engine *e)
     queue_count_idle(e);
     if (b->step.n_rows == 0) return false;
     media_lay_out(e);
+    taps_lay_out(e);
     weft_error error = {WEFT_OK, ""};
     if (kv_txn_begin(&e->txn, b->txn_rows, b->step.n_rows, &error) != WEFT_OK) {
         scheduler_fail(e, &error);
@@ -197,6 +198,7 @@ void scheduler_settle(weft_engine *e)
     batch *b = &e->batch;
     uint64_t begun = clock_now_ns();
     for (uint32_t i = 0; i < b->step.n_rows; i++) {
+        taps_take(e, i, b->txn_rows[i].n);
         b->keep[i] = settle_row(e, &b->rows[i], b->txn_rows[i].n);
     }
     e->ns_samples += clock_now_ns() - begun;

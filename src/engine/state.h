@@ -37,6 +37,13 @@ typedef struct request_embedding {
     bool normalize, ready, polled;
 } request_embedding;
 
+/* What a request wants of layers: the caller's memory for each. */
+typedef struct request_taps {
+    uint32_t n;
+    uint32_t layers[WEFT_TAPS];
+    float *to[WEFT_TAPS]; /* [n_prompt, n_embd] */
+} request_taps;
+
 /* How a request's tokens are chosen. */
 typedef struct request_sampling {
     weft_sampling params;  /* without dry_breakers; logit_bias is bias */
@@ -92,6 +99,7 @@ struct request {
     uint32_t logits_rows;              /* of prompt_logits when it comes in pieces; else 0 */
     uint32_t piece_first, piece_rows;  /* of the piece that lies there; piece_rows 0: none */
     bool piece_polled;
+    request_taps taps;
     media media;
     uint64_t *media_keys; /* [n_prompt + max_new], 0 where the id says it all; NULL: no images */
     request_embedding embedding;
@@ -155,6 +163,7 @@ typedef struct batch {
     batch_row *rows;      /* [n_rows] */
     float *logits;        /* [n_outputs, n_vocab] */
     float *hidden;        /* [n_hidden, n_embd] */
+    float **taps;         /* [n_layers], [n_tokens, n_embd] where a request ever wanted it */
     backend_limits limits;
 } batch;
 
@@ -248,6 +257,20 @@ uint32_t verify_propose(weft_engine *e, request *r, uint32_t most, int32_t *out)
  * ends, and returns for how many of those positions a run without drafts would have had a step: at
  * least 1. Touches no sequence. Called with the lock held. */
 uint32_t verify_row(weft_engine *e, batch_row *row, const float *logits);
+
+/* Whether layers can be tapped so. */
+weft_status taps_check(const weft_engine *e, const weft_request *from, weft_error *err);
+void taps_init(request *r, const weft_request *from);
+
+/* Memory for what steps give of them, once. Called with the lock held. */
+weft_status taps_open(weft_engine *e, const request *r, weft_error *err);
+void taps_close(weft_engine *e);
+
+/* What the coming step is to give. Called with the lock held, as the next. */
+void taps_lay_out(weft_engine *e);
+
+/* What it gave of the n tokens of a row of the batch, to the caller. */
+void taps_take(const weft_engine *e, uint32_t row_i, uint32_t n);
 
 /* Whether tokens can be chosen so. */
 weft_status sampling_check_request(const weft_engine *e, const weft_request *from, weft_error *err);

@@ -15,17 +15,17 @@
 #include "kv/stage.h"
 
 enum {
-    DISK_TOKENS_LEAST = 64,         /* that must be found there beyond what memory has */
-    DISK_STEP_BYTES = 16 << 20,     /* read, and written, in one step; but for the first part */
-    DISK_URGENT_BYTES = 64 << 20,   /* written in one where nobody can wait */
-    DISK_AHEAD_SHARE = 4,           /* of the former: written before it must be, while less than */
-    DISK_ROOM_SHARE = 4,            /* such a part of the budget is promised to nobody */
-    DISK_FILES_MOST = 1 << 18,      /* in a folder; more are not looked at */
-    DISK_LOOKS = 8,                 /* files that are looked into for a part of their page */
+    DISK_TOKENS_LEAST = 64,       /* that must be found there beyond what memory has */
+    DISK_STEP_BYTES = 16 << 20,   /* read, and written, in one step; but for the first part */
+    DISK_URGENT_BYTES = 64 << 20, /* written in one where nobody can wait */
+    DISK_AHEAD_SHARE = 4,         /* of the former: written before it must be, while less than */
+    DISK_ROOM_SHARE = 4,          /* such a part of the budget is promised to nobody */
+    DISK_FILES_MOST = 1 << 18,    /* in a folder; more are not looked at */
+    DISK_LOOKS = 8,               /* files that are looked into for a part of their page */
 };
 
 typedef struct kv_disk_stats {
-    uint64_t n_hits, n_tokens;         /* fetches that were of use, and what they gave */
+    uint64_t n_hits, n_tokens; /* fetches that were of use, and what they gave */
     uint64_t bytes_read, bytes_written;
     uint64_t n_skipped; /* parts that were not written: larger than the budget, or too many */
     uint64_t n_damaged; /* parts that could not be used, and are no more */
@@ -36,7 +36,8 @@ typedef struct disk_entry {
     part_name name;
     uint64_t bytes;
     uint64_t used; /* when, by the file's own time */
-    uint32_t next; /* of those that follow the same tokens, index + 1; 0: none. Free ones likewise */
+    uint32_t
+        next; /* of those that follow the same tokens, index + 1; 0: none. Free ones likewise */
     bool taken, seen;
 } disk_entry;
 
@@ -52,7 +53,7 @@ typedef struct kv_disk {
     uint32_t capacity, n_entries, free_entry;
     unsigned char *buffer; /* [buffer_bytes], of a part */
     size_t buffer_bytes;
-    uint64_t scanned;              /* when */
+    uint64_t scanned; /* when */
     uint64_t step_read, step_written;
     bool patient, refused, closing; /* as below */
     bool failed;                    /* nothing more is written */
@@ -112,8 +113,8 @@ typedef enum fetch_result {
     FETCH_LOST, /* something was not what it was said to be; what is there may be looked for anew */
 } fetch_result;
 
-/* Looks for what the cache does not know of all tokens but the last: WAIT, and f is open, or will be
- * another time; NONE, and it is not. */
+/* Looks for what the cache does not know of all tokens but the last: WAIT, and f is open, or will
+ * be another time; NONE, and it is not. */
 fetch_result kv_fetch_open(kv_fetch *f, kv_disk *d, kv_space *space, const kv_history *history);
 
 /* Reads as much as a step may: WAIT, or f is closed. DONE: the cache has it. */

@@ -195,8 +195,7 @@ fetch_result kv_fetch_open(kv_fetch *f, kv_disk *d, kv_space *space, const kv_hi
 {
     kv_match match;
     *f = (kv_fetch){0};
-    if (history->n <= DISK_TOKENS_LEAST ||
-        space->config->bounds.page_tokens > PART_TOKENS_MOST)
+    if (history->n <= DISK_TOKENS_LEAST || space->config->bounds.page_tokens > PART_TOKENS_MOST)
         return FETCH_NONE;
     kv_prefix_match(space, history, &match);
     if (history->n - 1 < match.n_usable + DISK_TOKENS_LEAST) return FETCH_NONE;
@@ -255,8 +254,7 @@ static bool read_part(const kv_fetch *f, const fetch_part *part, const part_plac
 static const kv_node *node_behind(const kv_fetch *f, uint32_t n)
 {
     const kv_node *node = f->space->roots[f->file.converted];
-    for (uint32_t i = 0; i < n && node != NULL; i++)
-        node = kv_node_whole_child(node, &f->history);
+    for (uint32_t i = 0; i < n && node != NULL; i++) node = kv_node_whole_child(node, &f->history);
     return node;
 }
 

@@ -209,8 +209,7 @@ void part_write(const part_place *p, const kv_node *node, const kv_boundary *bou
     memcpy(bytes + AT_DIGEST, digest, STATE_DIGEST);
     for (uint32_t i = 0; i < p->n; i++) put_u64(bytes + PART_HEADER + 8 * (size_t)i, node->keys[i]);
     part_each(p, gather, &w);
-    put_u64(bytes + AT_BODY_SUM,
-            hash_xx64(bytes + PART_HEADER, (size_t)n_bytes - PART_HEADER, 0));
+    put_u64(bytes + AT_BODY_SUM, hash_xx64(bytes + PART_HEADER, (size_t)n_bytes - PART_HEADER, 0));
     put_u64(bytes + AT_HEADER_SUM, hash_xx64(bytes, AT_HEADER_SUM, 0));
 }
 

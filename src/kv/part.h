@@ -32,8 +32,8 @@ typedef struct part_name {
     uint32_t model; /* so that a reader of the folder can tell models apart */
     uint32_t page_i, n;
     part_kind kind;
-    uint64_t before;    /* of the digest of all tokens before the page */
-    hash128 digest;     /* of that of the tokens up to its end */
+    uint64_t before; /* of the digest of all tokens before the page */
+    hash128 digest;  /* of that of the tokens up to its end */
 } part_name;
 
 static inline uint32_t part_at(const part_place *p)

@@ -480,8 +480,8 @@ static void test_refused_memory_costs_no_answer(void **state)
     assert_true(n_kept_going >= 2);
 }
 
-/* A prompt whose answer is one token, or none, comes again like any other: all but its last token is
- * known. */
+/* A prompt whose answer is one token, or none, comes again like any other: all but its last token
+ * is known. */
 static void test_shortest_answers(void **state)
 {
     (void)state;

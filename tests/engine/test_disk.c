@@ -193,8 +193,8 @@ static uint32_t step(weft_engine *e, uint64_t most_part)
     return n_active;
 }
 
-/* Prompts of which memory holds four, two at a time, each asked twice: what it let go of comes back, in small pieces
- * or at once, and nobody is paused for it. */
+/* Prompts of which memory holds four, two at a time, each asked twice: what it let go of comes back,
+ * in small pieces or at once, and nobody is paused for it. */
 static void check_crowd(const char *path, uint64_t step_bytes)
 {
     setting s = {path, NULL, CROWD_PROMPT, 512, WEFT_ACT_BF16};
@@ -296,9 +296,9 @@ static void test_b34_budgets(void **state)
         uint64_t most = k == 0 ? UINT64_MAX : k == 1 ? part - 1 : k == 2 ? part : 5 * part;
         for (uint64_t seed = 0; seed < 3; seed++) {
             int32_t *ids = run_random_ids(s.n_prompt, n_vocab, seed);
-            weft_engine *e =
-                open_engine(model, &s,
-                            (weft_engine_options){.state_dir = folder.path, .state_dir_bytes = most});
+            weft_engine *e = open_engine(
+                model, &s,
+                (weft_engine_options){.state_dir = folder.path, .state_dir_bytes = most});
             run r = ask(e, n_vocab, ids, s.n_prompt, 0);
             kv_node *root = e->prefix->spaces->roots[1];
             part_place place = {&e->stores->config, true, PART_PAGE, 0, KV_PAGE_TOKENS};
@@ -306,8 +306,9 @@ static void test_b34_budgets(void **state)
             part = part_bytes(&place);
             run_free(&r);
             weft_engine_close(e);
-            e = open_engine(model, &s,
-                            (weft_engine_options){.state_dir = folder.path, .state_dir_bytes = most});
+            e = open_engine(
+                model, &s,
+                (weft_engine_options){.state_dir = folder.path, .state_dir_bytes = most});
             weft_engine_info info = info_of(e);
             assert_true(info.disk_bytes <= most);
             /* Two whole pages and a part of one: with room for one file there is the first page. */
@@ -432,7 +433,8 @@ static void test_others(void **state)
             uint32_t n_vocab = run_n_vocab(model);
             int32_t *ids = run_random_ids(s->n_prompt, n_vocab, 4);
             weft_engine *e = open_with_folder(model, s);
-            run r = {.prompt = ids, .n_prompt = s->n_prompt, .max_new = NEW, .cache_salt = 7 * pass};
+            run r = {
+                .prompt = ids, .n_prompt = s->n_prompt, .max_new = NEW, .cache_salt = 7 * pass};
             run_all(e, n_vocab, &r, 1);
             assert_int_equal(r.n_cached, 0);
             run again = {.prompt = ids, .n_prompt = s->n_prompt, .max_new = NEW};

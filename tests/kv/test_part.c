@@ -1,4 +1,4 @@
-/* test_part.c - parts of what the prefix cache knows as files: names, bytes, and what is refused. */
+/* test_part.c - parts of what the prefix cache knows: names, bytes, and what is refused. */
 #include "kv/part.h"
 
 #include <string.h>

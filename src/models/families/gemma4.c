@@ -527,6 +527,7 @@ static void build(model_build *b)
         x = feed_forward(b, l, x);
         if (p->has_ple) x = add_layer_input(b, l, x, inputs);
         x = graph_scale(g, x, build_number(b, LAYER_SCALAR, l));
+        graph_tap(g, x, l);
     }
     part_head(b, x);
 }
