@@ -100,8 +100,7 @@ static weft_status read_texts(const json *value, const char *name, uint32_t most
     if (n_texts > most)
         return field_wrong(param, name, err, "has %zu strings, at most %u can be", n_texts, most);
     for (size_t i = 0; i < n_texts; i++) {
-        weft_status status =
-            add_text(is_one ? value : json_at(value, i), name, texts, param, err);
+        weft_status status = add_text(is_one ? value : json_at(value, i), name, texts, param, err);
         if (status != WEFT_OK) return status;
     }
     *n = (uint32_t)n_texts;

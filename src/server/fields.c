@@ -48,8 +48,8 @@ static weft_status expected(char *param, const char *name, const json *value, co
     return field_wrong(param, name, err, "is %s, expected %s", shown, what);
 }
 
-static weft_status read_number(const field_row *row, const json *value, const char *name,
-                               void *out, char *param, weft_error *err)
+static weft_status read_number(const field_row *row, const json *value, const char *name, void *out,
+                               char *param, weft_error *err)
 {
     char range[96];
     json_kind kind = json_kind_of(value);
@@ -75,7 +75,8 @@ static weft_status read_refused(const field_row *row, const json *value, const c
     if (row->only == NULL) return field_wrong(param, name, err, "is not supported");
     strbuf text;
     strbuf_init(&text, mem_system(), 0);
-    bool same = json_write(value, 0, &text) == WEFT_OK && strcmp(strbuf_text(&text), row->only) == 0;
+    bool same =
+        json_write(value, 0, &text) == WEFT_OK && strcmp(strbuf_text(&text), row->only) == 0;
     strbuf_deinit(&text);
     if (same) return WEFT_OK;
     return expected(param, name, value, row->only, err);
@@ -134,8 +135,7 @@ weft_status fields_read(const json *object, const char *where, const field_table
     const json *value;
     param[0] = '\0';
     if (json_kind_of(object) != JSON_KIND_OBJECT) {
-        return expected(param, where[0] != '\0' ? where : "the body", object, "a JSON object",
-                        err);
+        return expected(param, where[0] != '\0' ? where : "the body", object, "a JSON object", err);
     }
     while (json_next(object, &iter, &key, &value)) {
         char name[FIELD_NAME_BYTES];

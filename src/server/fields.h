@@ -19,8 +19,8 @@ typedef enum field_kind {
 typedef struct field_row {
     const char *name;
     field_kind kind;
-    size_t offset;   /* in the values */
-    double min, max; /* COUNT, REAL */
+    size_t offset;    /* in the values */
+    double min, max;  /* COUNT, REAL */
     const char *only; /* REFUSED: the one value, as JSON, that may be there; NULL: none */
 } field_row;
 

@@ -8,7 +8,7 @@
 #include "server/generation.h"
 
 enum {
-    RETRY_MS = 10000,     /* a model that failed is not tried again before */
+    RETRY_MS = 10000,      /* a model that failed is not tried again before */
     IDLE_NS = 20 * 1000000 /* between steps that could do nothing: answers wait for their clients */
 };
 

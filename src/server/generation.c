@@ -37,8 +37,7 @@ static void drop_answer(answer *a)
 static void drop_prompts(generation *g)
 {
     for (uint32_t i = 0; i < g->n_prompts; i++) {
-        mem_free(mem_system(), g->prompts[i].ids,
-                 g->prompts[i].n_ids * sizeof *g->prompts[i].ids);
+        mem_free(mem_system(), g->prompts[i].ids, g->prompts[i].n_ids * sizeof *g->prompts[i].ids);
     }
     mem_free(mem_system(), g->prompts, g->n_prompts * sizeof *g->prompts);
 }
@@ -143,32 +142,48 @@ static void fail_weft(generation *g)
 
 /* ---- text of tokens -------------------------------------------------------------------------- */
 
-static void write_number(strbuf *out, float x)
+void generation_write_logprob(float logprob, strbuf *out)
 {
-    /* The likeliest of interfaces: what has no probability at all is said so. */
-    strbuf_printf(out, "%.9g", isfinite(x) ? (double)x : -9999.0);
+    strbuf_printf(out, "%.9g", isfinite(logprob) ? (double)logprob : -9999.0);
+}
+
+static size_t bytes_of(const generation *g, int32_t id, char bytes[TOKEN_TEXT_BYTES])
+{
+    size_t n = 0;
+    weft_status status = weft_token_bytes(g->model->model, id, bytes, TOKEN_TEXT_BYTES, &n, NULL);
+    return status == WEFT_OK ? n : 0;
+}
+
+uint32_t generation_write_token(const generation *g, int32_t id, strbuf *out)
+{
+    char bytes[TOKEN_TEXT_BYTES];
+    size_t n = bytes_of(g, id, bytes);
+    uint32_t n_chars = 0;
+    for (size_t i = 0; i < n; i++) n_chars += ((unsigned char)bytes[i] & 0xc0U) != 0x80U;
+    json_write_text((str){bytes, n}, out);
+    return n_chars;
 }
 
 static void write_token(const generation *g, int32_t id, float logprob, strbuf *out)
 {
     char bytes[TOKEN_TEXT_BYTES];
-    size_t n = 0;
-    if (weft_token_bytes(g->model->model, id, bytes, sizeof bytes, &n, NULL) != WEFT_OK) n = 0;
+    size_t n = bytes_of(g, id, bytes);
     strbuf_add_text(out, "{\"token\":");
     json_write_text((str){bytes, n}, out);
     strbuf_add_text(out, ",\"logprob\":");
-    write_number(out, logprob);
+    generation_write_logprob(logprob, out);
     strbuf_add_text(out, ",\"bytes\":[");
     for (size_t i = 0; i < n; i++)
         strbuf_printf(out, "%s%u", i > 0 ? "," : "", (unsigned)(unsigned char)bytes[i]);
     strbuf_add_char(out, ']');
 }
 
-static void keep_logprobs(answer *a, const weft_event *event)
+static bool keep_logprobs(answer *a, const weft_event *event)
 {
     const generation *g = a->g;
     strbuf *out = &a->logprobs;
-    if (g->asked.n_top == UINT32_MAX) return;
+    if (g->asked.n_top == UINT32_MAX) return true;
+    if (g->api->token != NULL) return g->api->token(a, event);
     if (out->len > 0) strbuf_add_char(out, ',');
     write_token(g, event->token, event->logprob, out);
     strbuf_add_text(out, ",\"top_logprobs\":[");
@@ -177,15 +192,15 @@ static void keep_logprobs(answer *a, const weft_event *event)
         write_token(g, event->top[i].token, event->top[i].logprob, out);
         strbuf_add_char(out, '}');
     }
-    strbuf_add_text(out, "]}");
+    return strbuf_add_text(out, "]}") == WEFT_OK;
 }
 
 static bool keep_id(answer *a, int32_t id)
 {
     if (a->n_ids == a->ids_capacity) {
         uint32_t capacity = a->ids_capacity == 0 ? 64 : 2 * a->ids_capacity;
-        int32_t *ids = mem_resize(mem_system(), a->ids, a->ids_capacity * sizeof *ids,
-                                  capacity * sizeof *ids);
+        int32_t *ids =
+            mem_resize(mem_system(), a->ids, a->ids_capacity * sizeof *ids, capacity * sizeof *ids);
         if (ids == NULL) return false;
         a->ids = ids;
         a->ids_capacity = capacity;
@@ -200,11 +215,10 @@ static answer_call *add_call(answer *a, str name)
 {
     if (a->n_calls == a->calls_capacity) {
         uint32_t capacity = a->calls_capacity == 0 ? 4 : 2 * a->calls_capacity;
-        answer_call *calls =
-            capacity > CALLS_MOST
-                ? NULL
-                : mem_resize(mem_system(), a->calls, a->calls_capacity * sizeof *calls,
-                             capacity * sizeof *calls);
+        answer_call *calls = capacity > CALLS_MOST ? NULL
+                                                   : mem_resize(mem_system(), a->calls,
+                                                                a->calls_capacity * sizeof *calls,
+                                                                capacity * sizeof *calls);
         if (calls == NULL) return NULL;
         a->calls = calls;
         a->calls_capacity = capacity;
@@ -296,8 +310,8 @@ static void note_time(answer *a)
 static bool take_token(answer *a, const weft_event *event)
 {
     note_time(a);
-    keep_logprobs(a, event);
-    return keep_id(a, event->token) && give_text(a, event->text, event->n_text);
+    return keep_logprobs(a, event) && keep_id(a, event->token) &&
+           give_text(a, event->text, event->n_text);
 }
 
 /* What it was sampled as is remembered, for the client that sends it back. */
@@ -491,7 +505,8 @@ static void after_read(exchange *x)
     if (m == NULL) {
         snprintf(g->param, sizeof g->param, "model");
         char text[160];
-        snprintf(text, sizeof text, "there is no model '%.*s' here; GET /v1/models lists those there are",
+        snprintf(text, sizeof text,
+                 "there is no model '%.*s' here; GET /v1/models lists those there are",
                  (int)(g->model_name.len < 64 ? g->model_name.len : 64), g->model_name.ptr);
         fail(g, 404, text);
         return;

@@ -56,13 +56,16 @@ typedef struct generation_api {
     /* Streams only. A part of an answer; or, where there are log-probabilities, a token of which
      * nothing was said yet (part of no text). */
     void (*part)(answer *a, const weft_part *part);
+    /* What is kept of a token, where log-probabilities are asked for, instead of entries in
+     * answer.logprobs; false: out of memory. NULL: those. */
+    bool (*token)(answer *a, const weft_event *event);
     /* Streams only: an answer is whole. */
     void (*finish)(answer *a);
     /* All are: the end of the stream, or the whole body, appended. */
     void (*end)(generation *g, strbuf *out);
     /* Streams only: something failed after the head. */
     void (*broken)(generation *g, uint32_t status, const char *message);
-    size_t own_bytes; /* of generation.own, zeroed */
+    size_t own_bytes;            /* of generation.own, zeroed */
     void (*drop)(generation *g); /* frees what own has; may be NULL */
 } generation_api;
 
@@ -71,7 +74,7 @@ struct generation {
     exchange *x;
     const server_options *options;
     const generation_api *api;
-    void *own; /* [own_bytes] */
+    void *own;    /* [own_bytes] */
     json_doc doc; /* until it is submitted */
     char param[FIELD_NAME_BYTES];
     weft_error err;
@@ -103,8 +106,8 @@ struct generation {
     weft_grammar *grammar; /* of what is no chat */
     int32_t *stop_ids;     /* [n_stop_ids]; NULL: the request has none of its own */
     uint32_t n_stop_ids;
-    weft_image *pictures;  /* [n_images] */
-    answer *answers;       /* [n_answers] */
+    weft_image *pictures; /* [n_images] */
+    answer *answers;      /* [n_answers] */
     uint32_t n_answers, n_done;
     uint32_t n_prompt_tokens; /* of all prompts */
     uint64_t submitted_ns;
@@ -117,6 +120,12 @@ void generation_start(exchange *x, const generation_api *api);
 
 /* Whatever its model has to say. */
 void generation_poll_all(fleet_model *m);
+
+/* A token's bytes as a JSON string, and how many characters they are. */
+uint32_t generation_write_token(const generation *g, int32_t id, strbuf *out);
+
+/* JSON has no infinity; what has no probability at all is -9999, as elsewhere. */
+void generation_write_logprob(float logprob, strbuf *out);
 
 /* Sum over answers. */
 uint32_t generation_new_tokens(const generation *g);

@@ -11,11 +11,11 @@
 #include "base/str.h"
 
 enum {
-    HTTP_HEADERS = 64,              /* most of one request */
-    HTTP_HEAD_BYTES = 32 * 1024,    /* most of request line and headers */
-    HTTP_FRAME_BYTES = 16 * 1024,   /* most of chunk sizes, their extensions and trailers... */
-    HTTP_FRAME_BYTES_A_CHUNK = 64,  /* and of each chunk that has content, beside these */
-    HTTP_CHUNK_BYTES = 16           /* of content that pay for a chunk */
+    HTTP_HEADERS = 64,             /* most of one request */
+    HTTP_HEAD_BYTES = 32 * 1024,   /* most of request line and headers */
+    HTTP_FRAME_BYTES = 16 * 1024,  /* most of chunk sizes, their extensions and trailers... */
+    HTTP_FRAME_BYTES_A_CHUNK = 64, /* and of each chunk that has content, beside these */
+    HTTP_CHUNK_BYTES = 16          /* of content that pay for a chunk */
 };
 
 typedef struct http_header {
@@ -46,9 +46,9 @@ typedef struct http_parser {
     http_state state;
     uint32_t status; /* of the refusal */
     const char *reason;
-    size_t n_blank; /* line ends before the request line */
+    size_t n_blank;   /* line ends before the request line */
     bool line_begins; /* of the head: the byte before was a line feed */
-    size_t n_frame; /* bytes of the body's frame */
+    size_t n_frame;   /* bytes of the body's frame */
     size_t n_chunks;
     bool has_body;
 } http_parser;

@@ -149,8 +149,7 @@ static weft_status write_calls(generation *g, const json *calls, const char *whe
 {
     char name[NAME_BYTES];
     snprintf(name, sizeof name, "%.31stool_calls", where);
-    if (json_kind_of(calls) != JSON_KIND_ARRAY)
-        return field_wrong(param, name, err, "is no array");
+    if (json_kind_of(calls) != JSON_KIND_ARRAY) return field_wrong(param, name, err, "is no array");
     if (json_length(calls) == 0) return WEFT_OK;
     strbuf_add_text(&g->messages, ",\"tool_calls\":[");
     for (size_t i = 0; i < json_length(calls); i++) {
@@ -172,7 +171,8 @@ void messages_add_ids(generation *g, str content, const json *calls)
         str arguments = json_text(json_get(function, "arguments"));
         strbuf written;
         strbuf_init(&written, mem_system(), 0);
-        if (arguments.ptr == NULL && json_write(json_get(function, "arguments"), 0, &written) == WEFT_OK)
+        if (arguments.ptr == NULL &&
+            json_write(json_get(function, "arguments"), 0, &written) == WEFT_OK)
             arguments = (str){strbuf_text(&written), written.len};
         replay_key_add_call(&key, json_text(json_get(function, "name")), arguments);
         strbuf_deinit(&written);
@@ -206,8 +206,7 @@ static weft_status check_role(const message *m, const char *where, char *param, 
     }
     bool is_tool = str_equal_text(m->role, "tool");
     snprintf(name, sizeof name, "%.31s%s", where, is_tool ? "tool_call_id" : "tool_calls");
-    if (is_tool && m->tool_call_id.ptr == NULL)
-        return field_wrong(param, name, err, "is missing");
+    if (is_tool && m->tool_call_id.ptr == NULL) return field_wrong(param, name, err, "is missing");
     if (m->tool_calls != NULL && !str_equal_text(m->role, "assistant"))
         return field_wrong(param, name, err, "is for an assistant's message");
     return WEFT_OK;
@@ -326,8 +325,9 @@ weft_status messages_read_format(generation *g, const json *format, char *param,
         return WEFT_OK;
     }
     if (!str_equal_text(type, "json_schema"))
-        return field_wrong(param, NAME, err, "has no type, or one that is not text, json_object or "
-                                             "json_schema");
+        return field_wrong(param, NAME, err,
+                           "has no type, or one that is not text, json_object or "
+                           "json_schema");
     /* OpenAI's chat has the schema one level deeper than its responses. */
     const json *schema = json_get(json_get(format, "json_schema"), "schema");
     if (schema == NULL) schema = json_get(format, "schema");

@@ -122,7 +122,8 @@ static void on_written(uv_write_t *request, int status)
     write_job *job = request->data;
     conn *c = job->conn;
     c->n_unwritten -= job->rest.len;
-    bool is_space = c->n_unwritten < FULL_BYTES / 2 && c->n_unwritten + job->rest.len >= FULL_BYTES / 2;
+    bool is_space =
+        c->n_unwritten < FULL_BYTES / 2 && c->n_unwritten + job->rest.len >= FULL_BYTES / 2;
     mem_free(mem_system(), job, job->n_bytes);
     if (status != 0) {
         conn_close(c);
@@ -383,9 +384,8 @@ static void beat(conn *c, uint64_t now)
 
 static void expire(conn *c)
 {
-    static const char BODY[] =
-        "{\"error\":{\"message\":\"the request did not arrive in time\","
-        "\"type\":\"invalid_request_error\",\"param\":null,\"code\":null}}";
+    static const char BODY[] = "{\"error\":{\"message\":\"the request did not arrive in time\","
+                               "\"type\":\"invalid_request_error\",\"param\":null,\"code\":null}}";
     c->net->info.n_timeouts++;
     if (c->begun && !c->lingering && c->x == NULL) {
         conn_refuse(c, 408, (str){BODY, sizeof BODY - 1});
@@ -430,8 +430,7 @@ static weft_status listen_at(net *n, const struct sockaddr *address, weft_error 
     int n_bound = sizeof bound;
     int failed = uv_tcp_bind(&n->listener, address, 0);
     if (failed == 0) failed = uv_listen((uv_stream_t *)&n->listener, BACKLOG, on_connection);
-    if (failed == 0)
-        failed = uv_tcp_getsockname(&n->listener, (struct sockaddr *)&bound, &n_bound);
+    if (failed == 0) failed = uv_tcp_getsockname(&n->listener, (struct sockaddr *)&bound, &n_bound);
     if (failed != 0) {
         return err_set(err, WEFT_IO, "cannot listen at %s, port %u: %s", n->options->host,
                        n->options->port, uv_strerror(failed));

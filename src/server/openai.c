@@ -69,7 +69,8 @@ void openai_write_timings(const generation *g, strbuf *out)
 
 void openai_write_logprobs(answer *a, strbuf *out)
 {
-    if (a->g->asked.n_top == UINT32_MAX) {
+    bool none = a->g->asked.stream && a->logprobs.len == 0;
+    if (a->g->asked.n_top == UINT32_MAX || none) {
         strbuf_add_text(out, "\"logprobs\":null");
         return;
     }

@@ -41,8 +41,7 @@ static weft_status decode_image(generation *g, str url, weft_image *out)
     weft_status status = WEFT_OK;
     if (!base64_decode(text, bytes, &n_bytes))
         status = field_wrong(g->param, "image_url.url", err, "is no valid base64");
-    if (status == WEFT_OK)
-        status = weft_image_decode(g->model->model, bytes, n_bytes, out, err);
+    if (status == WEFT_OK) status = weft_image_decode(g->model->model, bytes, n_bytes, out, err);
     mem_free(mem_system(), bytes, capacity);
     return status;
 }
@@ -98,9 +97,9 @@ static weft_status tokenize(generation *g, generation_prompt *p)
         weft_error err = {WEFT_OK, ""};
         p->ids = mem_alloc(mem_system(), capacity * sizeof *p->ids);
         if (p->ids == NULL) return err_set(&g->err, WEFT_NOMEM, "out of memory for a prompt");
-        weft_status status = weft_tokenize(g->model->model, p->text.ptr, p->text.len,
-                                           WEFT_TOKENIZE_SPECIALS, p->ids, capacity, &p->n_ids,
-                                           &err);
+        weft_status status =
+            weft_tokenize(g->model->model, p->text.ptr, p->text.len, WEFT_TOKENIZE_SPECIALS, p->ids,
+                          capacity, &p->n_ids, &err);
         if (status == WEFT_OK && p->n_ids == capacity) return WEFT_OK;
         size_t wanted = p->n_ids;
         if (status == WEFT_OK) {
@@ -128,8 +127,9 @@ static weft_status read_prompts(generation *g)
         generation_prompt *p = &g->prompts[i];
         weft_status status = p->text.ptr != NULL ? tokenize(g, p) : WEFT_OK;
         if (status != WEFT_OK) return status;
-        if (p->n_ids == 0) return field_wrong(g->param, g->embeds ? "input" : "prompt", &g->err,
-                                              "number %u has no tokens", i + 1);
+        if (p->n_ids == 0)
+            return field_wrong(g->param, g->embeds ? "input" : "prompt", &g->err,
+                               "number %u has no tokens", i + 1);
         if (p->n_ids > UINT32_MAX / 2)
             return field_wrong(g->param, "prompt", &g->err, "has %zu tokens", p->n_ids);
         g->n_prompt_tokens += (uint32_t)p->n_ids;
@@ -253,8 +253,7 @@ static weft_status make_vectors(generation *g)
     }
     if (g->model->info.pooling == WEFT_POOLING_TOKENS)
         return err_set(&g->err, WEFT_UNSUPPORTED, "this model gives a vector for each token");
-    g->vectors =
-        mem_alloc(mem_system(), (size_t)g->n_prompts * g->n_dims * sizeof *g->vectors);
+    g->vectors = mem_alloc(mem_system(), (size_t)g->n_prompts * g->n_dims * sizeof *g->vectors);
     return g->vectors != NULL ? WEFT_OK
                               : err_set(&g->err, WEFT_NOMEM, "out of memory for the vectors");
 }

@@ -19,7 +19,7 @@ typedef struct server_model {
 /* Borrowed until the server is destroyed. */
 typedef struct server_options {
     const char *host;
-    uint16_t port; /* 0: one that is free */
+    uint16_t port;           /* 0: one that is free */
     const char *const *keys; /* of users; none: whoever asks is one */
     uint32_t n_keys;
     const char *const *admin_keys; /* none: users are administrators */

@@ -20,11 +20,11 @@ struct server {
     uint32_t n_stops; /* atomic: how often server_stop was called */
     bool draining, closing;
     uint64_t drain_ns; /* when draining began */
-    exchange *first; /* under way */
+    exchange *first;   /* under way */
     uint32_t n_exchanges;
     uint64_t n_requests;
     uint64_t begun_ns;
-    int64_t begun_time;  /* Unix */
+    int64_t begun_time;     /* Unix */
     uint64_t n_by_class[6]; /* answers by status / 100 */
 };
 

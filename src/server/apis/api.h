@@ -8,8 +8,8 @@
 #include "server/exchange.h"
 
 enum {
-    ROUTE_OPEN = 1,  /* needs no key */
-    ROUTE_ADMIN = 2  /* of administrators */
+    ROUTE_OPEN = 1, /* needs no key */
+    ROUTE_ADMIN = 2 /* of administrators */
 };
 
 struct server_route {

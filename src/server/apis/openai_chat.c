@@ -175,8 +175,8 @@ static void write_part(const answer *a, const weft_part *part, strbuf *out)
     switch (part->kind) {
     case WEFT_PART_CONTENT:
     case WEFT_PART_REASONING:
-        strbuf_printf(out, "{\"%s\":",
-                      part->kind == WEFT_PART_CONTENT ? "content" : "reasoning_content");
+        strbuf_printf(
+            out, "{\"%s\":", part->kind == WEFT_PART_CONTENT ? "content" : "reasoning_content");
         json_write_text(text, out);
         strbuf_add_char(out, '}');
         break;
@@ -189,8 +189,8 @@ static void write_part(const answer *a, const weft_part *part, strbuf *out)
         strbuf_add_text(out, ",\"arguments\":\"\"}}]}");
         break;
     case WEFT_PART_ARGUMENTS:
-        strbuf_printf(out, "{\"tool_calls\":[{\"index\":%u,\"function\":{\"arguments\":",
-                      part->call);
+        strbuf_printf(out,
+                      "{\"tool_calls\":[{\"index\":%u,\"function\":{\"arguments\":", part->call);
         json_write_text(text, out);
         strbuf_add_text(out, "}}]}");
         break;

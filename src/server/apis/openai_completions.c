@@ -7,6 +7,7 @@
 #include "server/apis/api.h"
 #include "server/messages.h"
 #include "server/openai.h"
+#include "server/prompts.h"
 
 typedef struct completion_body {
     str model;
@@ -33,53 +34,6 @@ static const field_row ROWS[] = {
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-static weft_status read_ids(const json *array, generation_prompt *p, char *param, weft_error *err)
-{
-    size_t n = json_length(array);
-    p->ids = mem_alloc(mem_system(), n * sizeof *p->ids);
-    if (p->ids == NULL) return err_set(err, WEFT_NOMEM, "out of memory for a prompt");
-    p->n_ids = n;
-    for (size_t i = 0; i < n; i++) {
-        int64_t id = json_int(json_at(array, i), -1);
-        if (id < 0 || id > INT32_MAX)
-            return field_wrong(param, "prompt", err, "has what is no token");
-        p->ids[i] = (int32_t)id;
-    }
-    return WEFT_OK;
-}
-
-/* A string, or an array of token ids. */
-static weft_status read_prompt(const json *value, generation_prompt *p, char *param,
-                               weft_error *err)
-{
-    json_kind kind = json_kind_of(value);
-    if (kind == JSON_KIND_ARRAY && json_length(value) > 0) return read_ids(value, p, param, err);
-    if (kind != JSON_KIND_TEXT)
-        return field_wrong(param, "prompt", err, "is no string, nor an array of strings or tokens");
-    p->text = json_text(value);
-    return WEFT_OK;
-}
-
-static weft_status read_prompts(generation *g, const json *value, char *param, weft_error *err)
-{
-    bool many = json_kind_of(value) == JSON_KIND_ARRAY && json_length(value) > 0 &&
-                json_kind_of(json_at(value, 0)) != JSON_KIND_INT;
-    size_t n = many ? json_length(value) : 1;
-    if (value == NULL) return field_wrong(param, "prompt", err, "is missing");
-    if (n > GENERATION_PROMPTS)
-        return field_wrong(param, "prompt", err, "has %zu prompts, at most %d can be", n,
-                           GENERATION_PROMPTS);
-    g->prompts = mem_alloc_zero(mem_system(), n * sizeof *g->prompts);
-    if (g->prompts == NULL) return err_set(err, WEFT_NOMEM, "out of memory for %zu prompts", n);
-    g->n_prompts = (uint32_t)n;
-    for (size_t i = 0; i < n; i++) {
-        const json *one = many ? json_at(value, i) : value;
-        weft_status status = read_prompt(one, &g->prompts[i], param, err);
-        if (status != WEFT_OK) return status;
-    }
-    return WEFT_OK;
-}
-
 static weft_status read_body(generation *g, const json *body, char *param, weft_error *err)
 {
     completion_body b = {.n = 1, .logprobs = UINT32_MAX};
@@ -95,18 +49,101 @@ static weft_status read_body(generation *g, const json *body, char *param, weft_
     g->asked.max_new = b.max_tokens != 0 ? b.max_tokens : 16;
     g->asked.n_top = b.logprobs;
     g->asked.priority = (int32_t)b.priority;
-    if (status == WEFT_OK) status = read_prompts(g, b.prompt, param, err);
+    if (status == WEFT_OK) status = prompts_read(g, b.prompt, "prompt", param, err);
     if (status == WEFT_OK) status = messages_read_format(g, b.response_format, param, err);
     if (status == WEFT_OK) status = openai_read_forms(g, &forms, param, err);
     if (status == WEFT_OK) status = openai_read_stream_options(g, b.stream_options, param, err);
     return status;
 }
 
+/* ---- log-probabilities ----------------------------------------------------------------------- */
+
+/* Of an answer, as this interface has them: arrays side by side. */
+typedef struct completion_logprobs {
+    strbuf tokens, logprobs, tops, offsets;
+    uint32_t offset; /* characters so far */
+} completion_logprobs;
+
+static void drop_logprobs(answer *a)
+{
+    completion_logprobs *l = a->own;
+    if (l == NULL) return;
+    strbuf_deinit(&l->tokens);
+    strbuf_deinit(&l->logprobs);
+    strbuf_deinit(&l->tops);
+    strbuf_deinit(&l->offsets);
+    mem_free(mem_system(), l, sizeof *l);
+    a->own = NULL;
+}
+
+static void drop(generation *g)
+{
+    for (uint32_t i = 0; i < g->n_answers; i++) drop_logprobs(&g->answers[i]);
+}
+
+static completion_logprobs *logprobs_of(answer *a)
+{
+    if (a->own != NULL) return a->own;
+    completion_logprobs *l = mem_alloc_zero(mem_system(), sizeof *l);
+    if (l == NULL) return NULL;
+    strbuf_init(&l->tokens, mem_system(), 0);
+    strbuf_init(&l->logprobs, mem_system(), 0);
+    strbuf_init(&l->tops, mem_system(), 0);
+    strbuf_init(&l->offsets, mem_system(), 0);
+    a->own = l;
+    return l;
+}
+
+static bool token(answer *a, const weft_event *event)
+{
+    completion_logprobs *l = logprobs_of(a);
+    if (l == NULL) return false;
+    const char *comma = l->tokens.len > 0 ? "," : "";
+    strbuf_add_text(&l->tokens, comma);
+    uint32_t n_chars = generation_write_token(a->g, event->token, &l->tokens);
+    strbuf_printf(&l->offsets, "%s%u", comma, l->offset);
+    l->offset += n_chars;
+    strbuf_add_text(&l->logprobs, comma);
+    generation_write_logprob(event->logprob, &l->logprobs);
+    strbuf_printf(&l->tops, "%s{", comma);
+    for (uint32_t i = 0; i < event->n_top; i++) {
+        strbuf_add_text(&l->tops, i > 0 ? "," : "");
+        generation_write_token(a->g, event->top[i].token, &l->tops);
+        strbuf_add_char(&l->tops, ':');
+        generation_write_logprob(event->top[i].logprob, &l->tops);
+    }
+    return strbuf_add_char(&l->tops, '}') == WEFT_OK;
+}
+
+/* What there is since the last time. */
+static void write_logprobs(answer *a, strbuf *out)
+{
+    completion_logprobs *l = a->own;
+    if (l == NULL || l->tokens.len == 0) {
+        strbuf_add_text(out, "\"logprobs\":null");
+        return;
+    }
+    strbuf_add_text(out, "\"logprobs\":{\"tokens\":[");
+    strbuf_add(out, l->tokens.ptr, l->tokens.len);
+    strbuf_add_text(out, "],\"token_logprobs\":[");
+    strbuf_add(out, l->logprobs.ptr, l->logprobs.len);
+    strbuf_add_text(out, "],\"top_logprobs\":[");
+    strbuf_add(out, l->tops.ptr, l->tops.len);
+    strbuf_add_text(out, "],\"text_offset\":[");
+    strbuf_add(out, l->offsets.ptr, l->offsets.len);
+    strbuf_add_text(out, "]}");
+    strbuf_clear(&l->tokens);
+    strbuf_clear(&l->logprobs);
+    strbuf_clear(&l->tops);
+    strbuf_clear(&l->offsets);
+}
+
 /* ---- writing --------------------------------------------------------------------------------- */
 
 static void begin_object(const generation *g, strbuf *out)
 {
-    strbuf_printf(out, "{\"id\":\"cmpl-%s\",\"object\":\"text_completion\",\"created\":%lld,\"model\":",
+    strbuf_printf(out,
+                  "{\"id\":\"cmpl-%s\",\"object\":\"text_completion\",\"created\":%lld,\"model\":",
                   g->id, (long long)g->created);
     json_write_text(str_of(g->model->name), out);
     strbuf_add_text(out, ",\"choices\":[");
@@ -117,7 +154,7 @@ static void write_choice(answer *a, str text, const char *finish, strbuf *out)
     strbuf_printf(out, "{\"index\":%u,\"text\":", a->index);
     json_write_text(text, out);
     strbuf_add_char(out, ',');
-    openai_write_logprobs(a, out);
+    write_logprobs(a, out);
     if (finish != NULL) {
         strbuf_printf(out, ",\"finish_reason\":\"%s\"}", finish);
     } else {
@@ -198,9 +235,11 @@ static void broken(generation *g, uint32_t status, const char *message)
 static const generation_api COMPLETIONS = {.read = read_body,
                                            .begin = begin,
                                            .part = part,
+                                           .token = token,
                                            .finish = finish,
                                            .end = end,
-                                           .broken = broken};
+                                           .broken = broken,
+                                           .drop = drop};
 
 static void handle(exchange *x)
 {

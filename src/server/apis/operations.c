@@ -280,7 +280,8 @@ static void write_stats(const fleet_model *m, strbuf *out)
     json_write_text(str_of(m->name), out);
     strbuf_printf(out, ",\"loaded\":%s", m->state == FLEET_STATE_READY ? "true" : "false");
     if (m->state == FLEET_STATE_READY && weft_engine_get_info(m->engine, &e, NULL) == WEFT_OK) {
-        strbuf_printf(out, ",\"backend\":\"%s\",\"isa\":\"%s\",\"threads\":%u,\"context\":%u,\"kv\":",
+        strbuf_printf(out,
+                      ",\"backend\":\"%s\",\"isa\":\"%s\",\"threads\":%u,\"context\":%u,\"kv\":",
                       e.backend, e.isa, e.n_threads, e.context);
         json_write_text(str_of(e.kv), out);
         strbuf_printf(out, ",\"load_ms\":%llu,\"active\":%u,\"waiting\":%u,\"paused\":%llu",
