@@ -43,6 +43,7 @@ endif()
 
 install(TARGETS weft_shared LIBRARY)
 install(FILES ${archive} DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(DIRECTORY models/tiny/target-mlx8 DESTINATION ${CMAKE_INSTALL_DATADIR}/weft/models/tiny)
 install(FILES include/weft.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 # Found from where weft.pc lies, so that an installed tree may move.
 string(REGEX REPLACE "[^/]+" ".." PC_PREFIX ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

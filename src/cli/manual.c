@@ -61,7 +61,7 @@ int manual_print(void)
     strbuf_add_text(&out, "usage: weft COMMAND ...\n\n");
     for (uint32_t i = 0; i < N_COMMANDS; i++) {
         const command *c = COMMANDS[i];
-        strbuf_printf(&out, "  %-9s %-6s  %s\n", c->name, c->operand, c->summary);
+        strbuf_printf(&out, "  %-9s %-10s  %s\n", c->name, c->operand, c->summary);
     }
     strbuf_add_text(&out, "\nMODEL is a folder with config.json and *.safetensors, or a .gguf file."
                           "\nweft COMMAND --help says more; weft --version prints the version.\n");

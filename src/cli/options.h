@@ -63,7 +63,8 @@ typedef struct option_parse {
     option_set sets[OPTION_SETS];
     uint32_t n_sets;
     void *values;        /* already holds the defaults */
-    const char *operand; /* what the operand is called; NULL: there is none */
+    /* What the operand is called; in brackets: it may be missing; NULL: there is none. */
+    const char *operand;
     const char *second;  /* another one behind it; NULL: there is none */
     bool takes_rest;     /* and any words behind them */
     const char *given;   /* out: the operand */

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "cli/cache.h"
 #include "cli/commands/command.h"
+#include "cli/toy.h"
 #include "server/server.h"
 
 enum { MODELS_MOST = 64, NAME_BYTES = 256 };
@@ -245,6 +246,16 @@ static int run(const void *values, const char *operand)
     model_list *list = mem_alloc_zero(mem_system(), sizeof *list);
     weft_status status = WEFT_OK;
     if (list == NULL) status = err_set(&err, WEFT_NOMEM, "out of memory for the models");
+    char toy[TOY_PATH_BYTES];
+    if (status == WEFT_OK && operand == NULL) {
+        if (!toy_find(toy)) {
+            report_note("which model? See weft serve --help");
+            mem_free(mem_system(), list, sizeof *list);
+            return EXIT_USAGE;
+        }
+        report_note("no MODEL was named: this is the toy that comes along; it tells children's stories");
+        operand = toy;
+    }
     if (status == WEFT_OK) status = add_model(list, operand, &err);
     for (uint32_t i = 0; i < v->models.n && status == WEFT_OK; i++)
         status = add_model(list, v->models.words[i], &err);
@@ -256,14 +267,14 @@ static int run(const void *values, const char *operand)
 
 const command COMMAND_serve = {
     .name = "serve",
-    .operand = "MODEL",
-    .rest = "[MODEL...]",
+    .operand = "[MODEL...]",
+    .rest = "",
     .rest_at = AT(models),
     .summary = "models behind HTTP: OpenAI's and Anthropic's interfaces, and a page to chat",
     .details =
         "docs/server.md has the endpoints. A MODEL is a path, or NAME=PATH; requests name it by\n"
         "that name, or the last part of the path. The first is loaded at the start, others when\n"
-        "they are asked for. SIGTERM lets answers end, a second one does not.\n",
+        "they are asked for. Without any it is the toy that comes along. SIGTERM lets answers end, a second one does not.\n",
     .options = OPTIONS,
     .n_options = COUNT_OF(OPTIONS),
     .session_sets = SESSION_ENGINE | SESSION_CONTEXT | SESSION_OPEN,
