@@ -85,7 +85,7 @@ static weft_status make_vocab(const env *world, grammar_vocab **v, weft_error *e
         at += list[i].len;
     }
     static const int32_t ENDS[] = {N_TOKENS - 1};
-    const grammar_tokens tokens = {N_TOKENS, N_TOKENS, list, ENDS, 1};
+    const grammar_tokens tokens = {N_TOKENS, N_TOKENS, list, NULL, ENDS, 1};
     weft_status status = grammar_vocab_create(world, &tokens, v, err);
     strbuf_deinit(&all);
     return status;

@@ -35,7 +35,7 @@ static grammar_vocab *make_vocab(const env *world)
     grammar_vocab *v;
     for (uint32_t i = 0; i < ROWS; i++) list[i] = bytes_of(i, rooms[i]);
     static const int32_t ENDS[] = {END};
-    const grammar_tokens tokens = {ROWS, ROWS, list, ENDS, 1};
+    const grammar_tokens tokens = {ROWS, ROWS, list, NULL, ENDS, 1};
     ASSERT(grammar_vocab_create(world, &tokens, &v, NULL) == WEFT_OK);
     return v;
 }
