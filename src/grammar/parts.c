@@ -29,8 +29,8 @@ static void leave(parts *all, size_t before)
 static void say_where(parts *all)
 {
     size_t n = strlen(all->place);
-    err_context(all->p->err, "part at '%s': ",
-                n > PLACE_SHOWN ? all->place + n - PLACE_SHOWN : all->place);
+    err_context(all->p->err,
+                "part at '%s': ", n > PLACE_SHOWN ? all->place + n - PLACE_SHOWN : all->place);
 }
 
 /* ---- whether a part may be nothing ---- */

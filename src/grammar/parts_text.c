@@ -17,7 +17,8 @@ static int shown(str text)
 
 static uint32_t write_token(parts *all, named_token token, spot at)
 {
-    if (!token.ends || at.last || all->p->status != WEFT_OK) return node_token(all->p, token, at.next);
+    if (!token.ends || at.last || all->p->status != WEFT_OK)
+        return node_token(all->p, token, at.next);
     program_fail(all->p, WEFT_ARGUMENT,
                  "token %u ends an answer, and something must come behind it", token.id);
     return NODE_FAIL;
@@ -249,8 +250,8 @@ uint32_t part_until(parts *all, const json *part, const json *value, spot at)
     }
     l.marker = json_text(value);
     l.spelled = !json_bool(one, false) && !is_control(all, l.marker);
-    if (!l.spelled && (all->p->status != WEFT_OK ||
-                       !named_of_text(all->p, all->vocab, l.marker, &token)))
+    if (!l.spelled &&
+        (all->p->status != WEFT_OK || !named_of_text(all->p, all->vocab, l.marker, &token)))
         return NODE_FAIL;
     return write_free(all, &l, l.spelled ? at.next : write_token(all, token, at));
 }
