@@ -13,9 +13,9 @@
 typedef struct dialect dialect;
 
 enum {
-    CALL_WORD_BYTES = 512,   /* of what is read as a whole: names, keys, markers in between */
-    CALL_PARAMETERS = 256,   /* of a call whose parameters are written one by one */
-    CALL_NESTED = 64         /* depth of values that are not JSON as they are written */
+    CALL_WORD_BYTES = 512, /* of what is read as a whole: names, keys, markers in between */
+    CALL_PARAMETERS = 256, /* of a call whose parameters are written one by one */
+    CALL_NESTED = 64       /* depth of values that are not JSON as they are written */
 };
 
 typedef enum call_result {
@@ -29,7 +29,7 @@ typedef struct call_reader {
     const dialect *dialect;
     const tool_list *tools;
     part_list *parts;
-    bool known_only; /* no call of a tool that is not there */
+    bool known_only;  /* no call of a tool that is not there */
     uint32_t n_calls; /* that began in this answer; the next one's number */
 
     uint8_t phase;
@@ -37,14 +37,14 @@ typedef struct call_reader {
     bool named;     /* name is complete */
     bool completed; /* a call was completed by the last byte; who looks sets it back */
     bool has_arguments;
-    bool listed;  /* calls are in an array */
+    bool listed; /* calls are in an array */
     bool delegated;
     bool escaped; /* within a string, behind a backslash */
     bool text_parameter;
     uint8_t n_nested;
     uint32_t n_parameters;
-    uint32_t types;     /* of the parameter that is read */
-    const tool *tool;   /* NULL: not there */
+    uint32_t types;   /* of the parameter that is read */
+    const tool *tool; /* NULL: not there */
     json_scan scan;
     uint8_t nested[CALL_NESTED];
     strbuf name, word, value, arguments;

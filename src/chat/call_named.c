@@ -10,9 +10,9 @@
 enum {
     START,
     NAME,
-    ID,        /* between the name and the separator */
-    OBJECT,    /* the first byte of the arguments */
-    FENCE,     /* a line that begins a block of code */
+    ID,         /* between the name and the separator */
+    OBJECT,     /* the first byte of the arguments */
+    FENCE,      /* a line that begins a block of code */
     TYPED_NAME, /* a name behind the separator, to the end of its line */
     ARGUMENTS
 };

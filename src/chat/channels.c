@@ -155,8 +155,7 @@ static void push_body(channel_reader *c, call_reader *r, char byte)
         if (end != NULL) {
             strbuf_clear(&c->held);
             c->phase = CHANNEL_BETWEEN;
-            if (strcmp(end, START) == 0 || strcmp(end, CHANNEL) == 0)
-                begin_header(c, r, end);
+            if (strcmp(end, START) == 0 || strcmp(end, CHANNEL) == 0) begin_header(c, r, end);
             return;
         }
         if (begins) return;

@@ -6,12 +6,12 @@
 #include "base/utf8.h"
 
 enum {
-    VALUE,       /* white space, or a value's first byte */
-    FIRST_ITEM,  /* the same behind [, or ] */
-    FIRST_KEY,   /* behind {: a key or } */
-    KEY,         /* behind a comma in an object */
+    VALUE,      /* white space, or a value's first byte */
+    FIRST_ITEM, /* the same behind [, or ] */
+    FIRST_KEY,  /* behind {: a key or } */
+    KEY,        /* behind a comma in an object */
     COLON,
-    BEHIND,      /* behind a value within another */
+    BEHIND, /* behind a value within another */
     TEXT,
     ESCAPE,
     HEX,
@@ -277,8 +277,8 @@ static uint32_t code_point(str text, size_t *i)
     uint32_t high = hex_at(text, *i + 1);
     *i += 4;
     if (high < 0xd800 || high > 0xdfff) return high;
-    bool pair = high < 0xdc00 && *i + 6 < text.len && text.ptr[*i + 1] == '\\' &&
-                text.ptr[*i + 2] == 'u';
+    bool pair =
+        high < 0xdc00 && *i + 6 < text.len && text.ptr[*i + 1] == '\\' && text.ptr[*i + 2] == 'u';
     uint32_t low = pair ? hex_at(text, *i + 3) : 0;
     if (low < 0xdc00 || low > 0xdfff) return 0xfffd;
     *i += 6;

@@ -18,7 +18,7 @@ typedef enum json_scan_result {
 
 typedef struct json_scan {
     uint8_t state;
-    bool is_key;  /* of the string that is read */
+    bool is_key;   /* of the string that is read */
     uint8_t n_hex; /* digits of an escape that are still to come */
     uint8_t n_word;
     const char *word; /* true, false, null */

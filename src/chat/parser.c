@@ -145,8 +145,8 @@ static void close_call(chat_parser *p)
 static void feed_call(chat_parser *p, char c)
 {
     put(p, &p->raw, &c, 1);
-    call_result result = p->raw.len > WEFT_CHAT_CALL_BYTES ? CALL_BAD
-                                                           : p->how->dialect->form->push(&p->call, c);
+    call_result result =
+        p->raw.len > WEFT_CHAT_CALL_BYTES ? CALL_BAD : p->how->dialect->form->push(&p->call, c);
     if (p->call.completed) {
         p->call.completed = false;
         strbuf_clear(&p->raw);

@@ -18,15 +18,14 @@ void part_list_deinit(part_list *list)
 
 static bool is_text(weft_part_kind kind)
 {
-    return kind == WEFT_PART_CONTENT || kind == WEFT_PART_REASONING ||
-           kind == WEFT_PART_ARGUMENTS;
+    return kind == WEFT_PART_CONTENT || kind == WEFT_PART_REASONING || kind == WEFT_PART_ARGUMENTS;
 }
 
 static bool grow(part_list *list)
 {
     size_t capacity = list->capacity < 8 ? 8 : 2 * list->capacity;
     part_item *items = mem_resize(list->allocator, list->items, list->capacity * sizeof *items,
-                             capacity * sizeof *items);
+                                  capacity * sizeof *items);
     if (items == NULL) return false;
     list->items = items;
     list->capacity = capacity;

@@ -12,7 +12,7 @@ typedef struct part_item {
 
 typedef struct part_list {
     const weft_allocator *allocator; /* borrowed */
-    part_item *items;                   /* [n], from next on to be handed out */
+    part_item *items;                /* [n], from next on to be handed out */
     size_t n, next, capacity;
     strbuf text;
     bool failed; /* memory was refused: what is here is not all */

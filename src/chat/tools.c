@@ -11,7 +11,7 @@ enum { TYPES_DEPTH = 8 };
 static const struct {
     const char *name;
     uint32_t type;
-} TYPES[] = {{"null", TOOL_NULL},   {"boolean", TOOL_BOOL}, {"integer", TOOL_INT},
+} TYPES[] = {{"null", TOOL_NULL},     {"boolean", TOOL_BOOL}, {"integer", TOOL_INT},
              {"number", TOOL_NUMBER}, {"string", TOOL_TEXT},  {"array", TOOL_ARRAY},
              {"object", TOOL_OBJECT}};
 
@@ -45,24 +45,46 @@ static uint32_t type_of_value(const json *value)
     }
 }
 
-static uint32_t types_of(const json *schema, uint32_t depth);
+static uint32_t types_of(const json *schema, const json *root, uint32_t depth);
 
 /* Of any (or, of allOf, each) of an array of schemas. */
-static uint32_t types_of_list(const json *list, bool all, uint32_t depth)
+static uint32_t types_of_list(const json *list, const json *root, bool all, uint32_t depth)
 {
     uint32_t types = all ? TOOL_ANY : 0;
     for (size_t i = 0; i < json_length(list); i++) {
-        uint32_t one = types_of(json_at(list, i), depth);
+        uint32_t one = types_of(json_at(list, i), root, depth);
         types = all ? types & one : types | one;
     }
     return types;
 }
 
-static uint32_t types_of(const json *schema, uint32_t depth)
+/* What "#/$defs/name" and its like mean; NULL: something else. */
+static const json *definition(const json *root, str reference)
+{
+    static const char *const PLACES[] = {"$defs", "definitions"};
+    json_iter it;
+    str name;
+    const json *value;
+    for (size_t i = 0; i < 2; i++) {
+        size_t n = strlen(PLACES[i]) + 3;
+        if (reference.len <= n || !str_starts(reference, "#/") || reference.ptr[n - 1] != '/' ||
+            memcmp(reference.ptr + 2, PLACES[i], n - 3) != 0)
+            continue;
+        it = (json_iter){NULL};
+        while (json_next(json_get(root, PLACES[i]), &it, &name, &value)) {
+            if (str_equal(name, (str){reference.ptr + n, reference.len - n})) return value;
+        }
+    }
+    return NULL;
+}
+
+static uint32_t types_of(const json *schema, const json *root, uint32_t depth)
 {
     uint32_t types = TOOL_ANY, named = 0;
     if (depth == 0 || json_kind_of(schema) != JSON_KIND_OBJECT) return TOOL_ANY;
     const json *type = json_get(schema, "type");
+    const json *meant = definition(root, json_text(json_get(schema, "$ref")));
+    if (meant != NULL) types &= types_of(meant, root, depth - 1);
     if (json_kind_of(type) == JSON_KIND_TEXT) named = type_of_name(json_text(type));
     for (size_t i = 0; json_kind_of(type) == JSON_KIND_ARRAY && i < json_length(type); i++)
         named |= type_of_name(json_text(json_at(type, i)));
@@ -74,13 +96,18 @@ static uint32_t types_of(const json *schema, uint32_t depth)
     if (json_get(schema, "const") != NULL) valued |= type_of_value(json_get(schema, "const"));
     if ((valued & types) != 0) types &= valued;
     list = json_get(schema, "anyOf");
-    if (json_length(list) > 0) types &= types_of_list(list, false, depth - 1);
+    if (json_length(list) > 0) types &= types_of_list(list, root, false, depth - 1);
     list = json_get(schema, "oneOf");
-    if (json_length(list) > 0) types &= types_of_list(list, false, depth - 1);
+    if (json_length(list) > 0) types &= types_of_list(list, root, false, depth - 1);
     list = json_get(schema, "allOf");
-    if (json_length(list) > 0) types &= types_of_list(list, true, depth - 1);
+    if (json_length(list) > 0) types &= types_of_list(list, root, true, depth - 1);
     if (json_bool(json_get(schema, "nullable"), false)) types |= TOOL_NULL;
     return types != 0 ? types : TOOL_ANY;
+}
+
+uint32_t tool_types_of(const json *schema, const json *parameters)
+{
+    return types_of(schema, parameters, TYPES_DEPTH);
 }
 
 /* ---- the list -------------------------------------------------------------------------------- */
@@ -105,8 +132,8 @@ static str keep(arena *memory, str text)
     return (str){arena_copy_text(memory, text.ptr, text.len), text.len};
 }
 
-static weft_status read_parameters(tool_list *tools, tool *t, const json *properties,
-                                   weft_error *err)
+static weft_status read_parameters(tool_list *tools, tool *t, const json *parameters,
+                                   const json *properties, weft_error *err)
 {
     json_iter it = {NULL};
     str name;
@@ -115,7 +142,7 @@ static weft_status read_parameters(tool_list *tools, tool *t, const json *proper
     if (t->parameters == NULL) return no_memory(err);
     while (json_next(properties, &it, &name, &schema)) {
         tool_parameter *p = &t->parameters[t->n_parameters++];
-        *p = (tool_parameter){keep(&tools->memory, name), types_of(schema, TYPES_DEPTH)};
+        *p = (tool_parameter){keep(&tools->memory, name), tool_types_of(schema, parameters)};
         if (p->name.ptr == NULL) return no_memory(err);
     }
     return WEFT_OK;
@@ -131,8 +158,7 @@ static weft_status read_tool(tool_list *tools, const json *from, weft_error *err
         return err_set(err, WEFT_ARGUMENT, "its \"type\" is not \"function\"");
     str name = json_text(json_get(function, "name"));
     if (!tool_name_ok(name)) {
-        return err_set(err, WEFT_ARGUMENT,
-                       "its name '%.*s' is not one of 1 to %d plain characters",
+        return err_set(err, WEFT_ARGUMENT, "its name '%.*s' is not one of 1 to %d plain characters",
                        (int)(name.len < 40 ? name.len : 40), name.ptr, WEFT_CHAT_NAME_BYTES);
     }
     if (tool_list_find(tools, name) != NULL)
@@ -149,7 +175,7 @@ static weft_status read_tool(tool_list *tools, const json *from, weft_error *err
     tools->n++;
     const json *properties = json_get(parameters, "properties");
     if (json_kind_of(properties) != JSON_KIND_OBJECT) return WEFT_OK;
-    return read_parameters(tools, t, properties, err);
+    return read_parameters(tools, t, parameters, properties, err);
 }
 
 weft_status tool_list_init(tool_list *tools, const weft_allocator *allocator, const json *array,
@@ -272,8 +298,8 @@ weft_status tool_write_value(str text, uint32_t types, strbuf *out)
         if ((types & TOOL_INT) != 0 && (types & TOOL_NUMBER) == 0 && whole.len > 0) bare = whole;
         return strbuf_add(out, bare.ptr, bare.len);
     }
-    bool nested = (first == '{' && (types & TOOL_OBJECT) != 0) ||
-                  (first == '[' && (types & TOOL_ARRAY) != 0);
+    bool nested =
+        (first == '{' && (types & TOOL_OBJECT) != 0) || (first == '[' && (types & TOOL_ARRAY) != 0);
     if (nested && json_scan_all(bare)) return write_raw(bare, out);
     return write_text(text, out);
 }

@@ -45,6 +45,9 @@ void tool_list_deinit(tool_list *tools);
 /* NULL: none of that name. */
 const tool *tool_list_find(const tool_list *tools, str name);
 
+/* Which types a schema allows; parameters: the whole that it is part of, for references. */
+uint32_t tool_types_of(const json *schema, const json *parameters);
+
 /* TOOL_TEXT alone for a parameter that nothing is said of: what is written is what is meant. */
 uint32_t tool_types(const tool *t, str parameter);
 

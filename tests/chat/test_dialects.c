@@ -60,8 +60,8 @@ static chat_reading reading_of(const dialect *d, const json *example)
 
 /* ---- parts as text --------------------------------------------------------------------------- */
 
-static const char *const NAMES[] = {"none", "content", "reasoning", "call",
-                                    "arguments", "end", "undone"};
+static const char *const NAMES[] = {"none",      "content", "reasoning", "call",
+                                    "arguments", "end",     "undone"};
 
 typedef struct said {
     strbuf text;
@@ -97,7 +97,8 @@ static weft_finish finish_of(const json *example)
 }
 
 /* The text in pieces of length(i) bytes. */
-static void read_text(const chat_reading *how, const json *example, size_t (*length)(size_t), said *s)
+static void read_text(const chat_reading *how, const json *example, size_t (*length)(size_t),
+                      said *s)
 {
     chat_parser p;
     weft_error err = {.status = WEFT_OK};
@@ -235,13 +236,15 @@ static void test_signs(void **state)
         {"harmony", "<|start|>assistant<|channel|>final<|message|>"},
         {"gemma4", "<|turn>model {{ '<|tool_call>call:' }}"},
         {"llama3", "<|start_header_id|> {\"name\": n, \"parameters\": p}"},
-        {"deepseek", "<\xef\xbd\x9ctool\xe2\x96\x81" "calls\xe2\x96\x81" "begin\xef\xbd\x9c>"},
+        {"deepseek", "<\xef\xbd\x9ctool\xe2\x96\x81"
+                     "calls\xe2\x96\x81"
+                     "begin\xef\xbd\x9c>"},
         {"kimi", "<|tool_calls_section_begin|>"},
         {"minimax", "<minimax:tool_call><invoke name="},
         {"plain", "<|im_start|>"},
         {"plain", ""}};
     for (size_t i = 0; i < COUNT_OF(TEMPLATES); i++)
-        assert_string_equal(dialect_of(str_of(TEMPLATES[i][1]))->name, TEMPLATES[i][0]);
+        assert_string_equal(dialect_choose(str_of(TEMPLATES[i][1])).row->name, TEMPLATES[i][0]);
 }
 
 /* ---- limits and memory ----------------------------------------------------------------------- */

@@ -28,13 +28,20 @@ typedef struct dialect_xml {
     const char *value_open; /* NULL: a value begins behind key_close */
     const char *value_close;
     const char *ends[DIALECT_TAGS]; /* any ends the call */
-    bool lines; /* a line's end behind the opening and before the closing tag is no part of values */
+    bool
+        lines; /* a line's end behind the opening and before the closing tag is no part of values */
 } dialect_xml;
 
 /* CALL_FORM_TYPED. */
 typedef struct dialect_typed {
     const char *quote; /* around strings */
 } dialect_typed;
+
+typedef struct dialect_writing {
+    const char *open, *begin, *arguments, *end, *separator, *close; /* NULL: nothing */
+    bool numbered; /* behind the name a colon and a number */
+    bool one;      /* one call ends the answer */
+} dialect_writing;
 
 struct dialect {
     const char *name;
@@ -51,16 +58,27 @@ struct dialect {
     dialect_named named;
     dialect_xml xml;
     dialect_typed typed;
-    bool bare;         /* an object of a known tool's name at the beginning is a call */
-    bool think_calls;  /* calls of known tools may stand within reasoning */
-    bool channels;     /* the answer is messages with headers (channels.c) */
+    /* How a call that must be is written: open, for each call its begin, the tool's name, arguments,
+     * its end, and a separator before the next; close. */
+    dialect_writing writing, older;
+    const char *older_sign,
+        *newer_sign;  /* the template has it, or lacks it: older; NULL: neither */
+    bool bare;        /* an object of a known tool's name at the beginning is a call */
+    bool think_calls; /* calls of known tools may stand within reasoning */
+    bool channels;    /* the answer is messages with headers (channels.c) */
 };
+
+/* What the source of a template says. */
+typedef struct dialect_choice {
+    const dialect *row;
+    bool thinks; /* it has the markers of reasoning */
+    bool older;  /* calls are written in the row's older way */
+} dialect_choice;
+
+dialect_choice dialect_choose(str source);
 
 /* [*count] rows, in their order. */
 const dialect *const *dialect_table(uint32_t *count);
-
-/* Of a template's source; never NULL. */
-const dialect *dialect_of(str source);
 
 /* NULL: there is none of the name. */
 const dialect *dialect_find(const char *name);

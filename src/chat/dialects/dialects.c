@@ -44,11 +44,17 @@ static bool has_signs(const dialect *d, str source)
     return false;
 }
 
-const dialect *dialect_of(str source)
+dialect_choice dialect_choose(str source)
 {
-    size_t i = 0;
-    while (!has_signs(DIALECTS[i], source)) i++;
-    return DIALECTS[i];
+    dialect_choice choice = {.row = NULL};
+    for (size_t i = 0; choice.row == NULL; i++) {
+        if (has_signs(DIALECTS[i], source)) choice.row = DIALECTS[i];
+    }
+    const dialect *d = choice.row;
+    choice.thinks = d->think_open != NULL || contains(source, "</think>");
+    if (d->older_sign != NULL) choice.older = contains(source, d->older_sign);
+    if (d->newer_sign != NULL) choice.older = !contains(source, d->newer_sign);
+    return choice;
 }
 
 const dialect *dialect_find(const char *name)

@@ -12,4 +12,5 @@ const dialect DIALECT_GEMMA4 = {
     .stops = {"<|tool_response>"},
     .form = &CALL_FORM_TYPED,
     .typed = {.quote = "<|\"|>"},
+    .writing = {.begin = "<|tool_call>call:", .end = "<tool_call|>"},
 };

@@ -13,4 +13,8 @@ const dialect DIALECT_GLM = {
             .value_open = "<arg_value>",
             .value_close = "</arg_value>",
             .ends = {"</tool_call>"}},
+    .writing = {.begin = "<tool_call>",
+                .arguments = "\n",
+                .end = "</tool_call>",
+                .separator = "\n"},
 };

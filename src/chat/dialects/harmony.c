@@ -8,4 +8,8 @@ const dialect DIALECT_HARMONY = {
     .stops = {"<|return|>", "<|call|>"},
     .form = &CALL_FORM_JSON,
     .channels = true,
+    .writing = {.begin = "<|channel|>commentary to=functions.",
+                .arguments = " <|constrain|>json<|message|>",
+                .end = "<|call|>",
+                .one = true},
 };

@@ -8,4 +8,8 @@ const dialect DIALECT_HERMES = {
     .after = {"</tool_call>"},
     .form = &CALL_FORM_JSON,
     .think_calls = true,
+    .writing = {.begin = "<tool_call>\n{\"name\": \"",
+                .arguments = "\", \"arguments\": ",
+                .end = "}\n</tool_call>",
+                .separator = "\n"},
 };

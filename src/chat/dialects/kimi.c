@@ -12,4 +12,10 @@ const dialect DIALECT_KIMI = {
               .prefix = "functions.",
               .numbered = true},
     .think_calls = true,
+    .writing = {.open = "<|tool_calls_section_begin|>",
+                .begin = "<|tool_call_begin|>functions.",
+                .arguments = "<|tool_call_argument_begin|>",
+                .end = "<|tool_call_end|>",
+                .close = "<|tool_calls_section_end|>",
+                .numbered = true},
 };

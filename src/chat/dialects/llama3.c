@@ -10,4 +10,8 @@ const dialect DIALECT_LLAMA3 = {
     .stops = {"<|eom_id|>"},
     .form = &CALL_FORM_JSON,
     .bare = true,
+    .writing = {.begin = "{\"name\": \"",
+                .arguments = "\", \"parameters\": ",
+                .end = "}",
+                .separator = "; "},
 };

@@ -14,4 +14,10 @@ const dialect DIALECT_MINIMAX = {
             .value_close = "</parameter>",
             .ends = {"</invoke>", "</minimax:tool_call>"},
             .lines = true},
+    .writing = {.open = "<minimax:tool_call>\n",
+                .begin = "<invoke name=\"",
+                .arguments = "\">\n",
+                .end = "</invoke>",
+                .separator = "\n",
+                .close = "\n</minimax:tool_call>"},
 };

@@ -10,4 +10,12 @@ const dialect DIALECT_MISTRAL = {
     .calls = {"[TOOL_CALLS]"},
     .form = &CALL_FORM_NAMED,
     .named = {.separator = "[ARGS]", .id = "[CALL_ID]", .or_json = true},
+    .writing = {.begin = "[TOOL_CALLS]", .arguments = "[ARGS]"},
+    .older = {.open = "[TOOL_CALLS] [",
+              .begin = "{\"name\": \"",
+              .arguments = "\", \"arguments\": ",
+              .end = "}",
+              .separator = ", ",
+              .close = "]"},
+    .newer_sign = "[ARGS]",
 };

@@ -16,4 +16,8 @@ const dialect DIALECT_QWEN_XML = {
             .ends = {"</function>", "</tool_call>"},
             .lines = true},
     .think_calls = true,
+    .writing = {.begin = "<tool_call>\n<function=",
+                .arguments = ">\n",
+                .end = "</function>\n</tool_call>",
+                .separator = "\n"},
 };

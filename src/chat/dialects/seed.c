@@ -16,4 +16,8 @@ const dialect DIALECT_SEED = {
             .value_close = "</parameter>",
             .ends = {"</function>", "</seed:tool_call>"},
             .lines = true},
+    .writing = {.begin = "<seed:tool_call>\n<function=",
+                .arguments = ">\n",
+                .end = "</function>\n</seed:tool_call>",
+                .separator = "\n"},
 };
