@@ -32,7 +32,7 @@ if(EXISTS ${CMAKE_SOURCE_DIR}/src/cli/main.c)
     add_executable(weft ${CLI_SOURCES} $<TARGET_OBJECTS:weft_server>
         $<FILTER:$<TARGET_OBJECTS:weft_objects>,INCLUDE,/src/base/>)
     target_include_directories(weft PRIVATE src)
-    target_link_libraries(weft PRIVATE weft_flags weft_static PkgConfig::UV weft_llhttp)
+    target_link_libraries(weft PRIVATE weft_flags weft_hub weft_static PkgConfig::UV weft_llhttp)
     set_target_properties(weft PROPERTIES LINK_DEPENDS ${archive})
     if(EDIT_FOUND)
         target_compile_definitions(weft PRIVATE WEFT_EDIT)
