@@ -30,7 +30,7 @@ target_link_libraries(weft_static INTERFACE ${archive} ${WEFT_LIBS})
 if(EXISTS ${CMAKE_SOURCE_DIR}/src/cli/main.c)
     file(GLOB_RECURSE CLI_SOURCES CONFIGURE_DEPENDS src/cli/*.c)
     add_executable(weft ${CLI_SOURCES}
-        $<FILTER:$<TARGET_OBJECTS:weft_objects>,INCLUDE,/src/base/>)
+        $<FILTER:$<TARGET_OBJECTS:weft_objects>,INCLUDE,/src/base/> $<TARGET_OBJECTS:weft_page>)
     target_include_directories(weft PRIVATE src)
     target_link_libraries(weft PRIVATE weft_flags weft_static)
     set_target_properties(weft PROPERTIES LINK_DEPENDS ${archive})
