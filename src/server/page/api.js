@@ -53,6 +53,38 @@ export async function list_models(key) {
     }));
 }
 
+function chunk_of(event) {
+    let chunk;
+    try {
+        chunk = JSON.parse(event);
+    } catch {
+        throw new ApiError('The server sent something that is not JSON.', 0, '');
+    }
+    if (chunk.error) throw new ApiError(sentence(chunk.error.message ?? chunk.error), 0, chunk.error.type);
+    return chunk;
+}
+
+async function read_chunks(reader, on_chunk) {
+    const parser = new EventParser();
+    let finished = false;
+    for (;;) {
+        const { done, value } = await reader.read().catch((error) => {
+            if (error.name === 'AbortError') throw error;
+            throw new ApiError('The connection was lost before the answer was complete.', 0, 'network');
+        });
+        if (done) break;
+        for (const event of parser.push(value)) {
+            if (event === '[DONE]') return;
+            const chunk = chunk_of(event);
+            finished ||= Boolean(chunk.choices?.[0]?.finish_reason);
+            on_chunk(chunk);
+        }
+    }
+    if (!finished) {
+        throw new ApiError('The connection ended before the answer was complete.', 0, 'network');
+    }
+}
+
 /**
  * Calls on_chunk with every chunk of the answer. Throws ApiError, or AbortError when stopped;
  * an answer that ends without a reason to end is an error too.
@@ -65,25 +97,9 @@ export async function stream_chat(body, key, signal, on_chunk) {
         signal,
     });
     const reader = response.body.getReader();
-    const parser = new EventParser();
-    let finished = false;
-    for (;;) {
-        const { done, value } = await reader.read().catch((error) => {
-            if (error.name === 'AbortError') throw error;
-            throw new ApiError('The connection was lost before the answer was complete.', 0, 'network');
-        });
-        if (done) break;
-        for (const event of parser.push(value)) {
-            if (event === '[DONE]') return;
-            const chunk = JSON.parse(event);
-            if (chunk.error) {
-                throw new ApiError(sentence(chunk.error.message), 0, chunk.error.type);
-            }
-            finished ||= Boolean(chunk.choices?.[0]?.finish_reason);
-            on_chunk(chunk);
-        }
-    }
-    if (!finished) {
-        throw new ApiError('The connection ended before the answer was complete.', 0, 'network');
+    try {
+        await read_chunks(reader, on_chunk);
+    } finally {
+        reader.cancel().catch(() => {}); // the server need not write on
     }
 }

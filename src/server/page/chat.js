@@ -439,7 +439,9 @@ function begin() {
     addEventListener('visibilitychange', save_all);
     // Where the keyboard covers the page instead of shrinking it.
     visualViewport?.addEventListener('resize', () => {
-        document.documentElement.style.setProperty('--height', `${visualViewport.height}px`);
+        const height = visualViewport.height * visualViewport.scale; // the same when zoomed
+        document.documentElement.style.setProperty('--height', `${height}px`);
+        scrollTo(0, 0);
     });
     show_theme();
     by_id('state').hidden = store.keeps;

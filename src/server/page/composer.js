@@ -117,6 +117,7 @@ export function begin(send, on_report) {
         take_files([...event.target.files]);
         event.target.value = '';
     });
+    if (enter_is_line()) input.enterKeyHint = 'enter';
     input.value = store.read_value('draft') || '';
     fit();
 }

@@ -241,7 +241,7 @@ class CodeView {
         this.node = el('div', { className: 'code' },
             el('div', { className: 'code-head' }, el('span', null, name || 'text'),
                 copy_button('Copy the code', () => this.text.join('\n'))),
-            el('pre', { tabIndex: 0, role: 'region', 'aria-label': `Code: ${name || 'text'}` },
+            el('pre', { tabIndex: 0, role: 'group', 'aria-label': `Code: ${name || 'text'}` },
                 this.code));
         this.grow(block);
     }
@@ -282,7 +282,7 @@ class TableView {
         this.n_rows = 0;
         this.body = el('tbody');
         this.tail = null;
-        this.node = el('div', { className: 'table', tabIndex: 0, role: 'region', 'aria-label': 'Table' },
+        this.node = el('div', { className: 'table', tabIndex: 0, role: 'group', 'aria-label': 'Table' },
             el('table', null, el('thead', null, this.row('th', block.columns)), this.body));
         this.grow(block, true);
     }

@@ -90,6 +90,7 @@ function change_list(id, row) {
 export function load_conversation(id) {
     const chat = read(CHAT + id);
     if (!chat || typeof chat.nodes !== 'object' || chat.nodes === null) return null;
+    chat.settings ||= {};
     return chat;
 }
 
@@ -149,11 +150,12 @@ export function siblings_of(chat, node) {
 
 /** Shows this node, and below it what was written last. */
 export function choose_node(chat, node) {
+    const seen = new Set();
     let leaf = node;
-    for (;;) {
-        const children = Object.values(chat.nodes).filter((x) => x.parent === leaf.id);
-        if (children.length === 0) break;
-        leaf = children.at(-1);
+    for (let next = node; next && !seen.has(next.id);) {
+        leaf = next;
+        seen.add(leaf.id);
+        next = Object.values(chat.nodes).findLast((x) => x.parent === leaf.id);
     }
     chat.leaf = leaf.id;
 }

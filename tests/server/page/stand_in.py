@@ -118,6 +118,12 @@ def break_off(reply):
     raise Stop
 
 
+def garble(reply):
+    reply.delta(content="So far so good")
+    reply.event('{"choices": [')
+    time.sleep(5)
+
+
 def vanish(reply):
     reply.delta(content="Half an ans")
     raise Stop
@@ -177,7 +183,7 @@ def picture(reply):
 ANSWERS = {
     f.__name__.replace("_", " "): f
     for f in (
-        slow, late, think, tool, refuse, busy, break_off, vanish, cut, hostile, huge, endless,
+        slow, late, think, tool, refuse, busy, break_off, garble, vanish, cut, hostile, huge, endless,
         showcase, picture,
     )
 }  # fmt: skip

@@ -16,7 +16,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from stand_in import KEY, StandIn  # noqa: E402
+from stand_in import KEY, SHOWCASE, StandIn  # noqa: E402
 from webdriver import Browser  # noqa: E402
 
 SKIPPED = 77
@@ -46,7 +46,7 @@ class PageTest(unittest.TestCase):
         server.needs_key = False
         browser.media()
         self.desktop()
-        browser.open(server.address + "unit.html?nothing")  # same origin, so that storage can be cleared
+        browser.open(server.address + "page/icon.svg")  # of the same origin, and quiet
         browser.run("localStorage.clear()")
         self.open()
 
@@ -244,6 +244,7 @@ class Failures(PageTest):
         self.check("refuse", "max_tokens is 900000, the context has 8192")
         self.check("busy", "The server answered 503")
         self.check("break off", "a device failed: 3 of 4 are left", "This was going we")
+        self.check("garble", "The server sent something that is not JSON.", "So far so good")
         self.check("vanish", "The connection ended before the answer was complete.", "Half an ans")
         browser.click(".answer:last-child .error button")
         browser.wait("return document.querySelector('.answer .branch')?.innerText === '2/2'")
@@ -303,6 +304,52 @@ class Keeping(PageTest):
         time.sleep(0.5)
         self.assertEqual(browser.count("#list a"), 0)
         self.assertEqual(browser.run("return Object.keys(localStorage).filter(x => x.includes('chat.'))"), [])
+
+    def test_another_tab(self):
+        self.ask("apples")
+        browser.run(
+            "const key = Object.keys(localStorage).find(x => x.startsWith('weft.chat.'));"
+            "const c = JSON.parse(localStorage[key]); Object.values(c.nodes)[0].text = 'changed';"
+            "localStorage[key] = JSON.stringify(c);"
+            "const list = JSON.parse(localStorage['weft.list']); list[0].title = 'renamed';"
+            "localStorage['weft.list'] = JSON.stringify(list);"
+            "dispatchEvent(new StorageEvent('storage', {key: 'weft.list', newValue: 'x'}));"
+            "dispatchEvent(new StorageEvent('storage', {key, newValue: 'x'}));"
+        )
+        self.assertEqual(browser.text(".bubble"), ["changed"])
+        self.assertEqual(browser.text("#list a"), ["renamed"])
+
+    def test_without_storage(self):
+        script = "Object.defineProperty(window, 'localStorage', {get() { throw new Error('no'); }})"
+        added = browser.cdp("Page.addScriptToEvaluateOnNewDocument", source=script)
+        try:
+            self.open("?private")
+            self.assertIn("Nothing is kept", browser.text("#state")[0])
+            self.ask("apples")
+            browser.keys("ctrl", "k")
+            self.ask("pears")
+            browser.run("[...document.querySelectorAll('#list a')].at(-1).click()")
+            browser.wait("return document.querySelector('.bubble')?.innerText === 'apples'")
+            browser.click("#theme")
+        finally:
+            browser.cdp("Page.removeScriptToEvaluateOnNewDocument", identifier=added["identifier"])
+
+    def test_copy(self):
+        browser.cdp("Browser.grantPermissions", permissions=["clipboardReadWrite", "clipboardSanitizedWrite"])
+        self.ask("showcase")
+        read = "return navigator.clipboard.readText()"
+        browser.click(".answer .actions [aria-label='Copy the answer']")
+        browser.wait("return document.querySelector('[aria-label=Copied]')")
+        self.assertEqual(browser.run(read), SHOWCASE)
+        browser.click(".code [aria-label='Copy the code']")
+        browser.wait("return document.querySelector('.code [aria-label=Copied]')")
+        self.assertEqual(browser.run(read), SHOWCASE.split("```c\n")[1].split("\n```")[0])
+        # Plain http from another host has no navigator.clipboard.
+        browser.run("Object.defineProperty(navigator, 'clipboard', {value: undefined, configurable: true})")
+        browser.click(".user [aria-label='Copy the message']")
+        browser.wait("return document.querySelector('.user [aria-label=Copied]')")
+        browser.run("delete navigator.clipboard")
+        self.assertEqual(browser.run(read), "showcase")
 
     def test_draft_survives(self):
         browser.type("#input", "half a thou")

@@ -399,6 +399,7 @@ test('a conversation that was tampered with opens or is none', () => {
         b: { id: 'b', parent: 'a', role: 'user', text: 'y' } };
     chat.leaf = 'a';
     equal(store.path_of(chat).length, 2);
+    store.choose_node(chat, chat.nodes.a);
     localStorage.setItem('weft.chat.bad', '{"nodes":');
     equal(store.load_conversation('bad'), null);
     localStorage.removeItem('weft.chat.bad');
