@@ -467,6 +467,16 @@ class Phone(PageTest):
         browser.size(360, 740, phone=True)
 
     def fits(self):
+        """Nothing is wider than the screen but what scrolls by itself, code and tables."""
+        wide = browser.run("""
+        const scrolls = (node) => node && (/auto|scroll/.test(getComputedStyle(node).overflowX) &&
+            node.id !== 'log' || scrolls(node.parentElement));
+        return [...document.querySelectorAll('body *')].filter(x => x.checkVisibility() &&
+            (x.getBoundingClientRect().right > innerWidth + 0.5 || x.getBoundingClientRect().left < -0.5) &&
+            !x.closest('.hidden, .skip, #sidebar') && !scrolls(x.parentElement))
+            .map(x => `${x.nodeName}.${x.className}`);
+        """)
+        self.assertEqual(wide, [])
         width = browser.run("return [document.scrollingElement.scrollWidth, innerWidth,"
                             "document.getElementById('log').scrollWidth - document.getElementById('log').clientWidth]")  # fmt: skip
         self.assertEqual(width, [360, 360, 0])
