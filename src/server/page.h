@@ -1,8 +1,8 @@
 /* page.h - the files of the chat page, src/server/page, as the program carries them.
  *
- * tools/embed_page.py writes them at build time. The first is the page itself, "/"; what it asks for lies
- * under "/page/". No file holds a script or style within HTML, or anything of another host, so that the
- * policy PAGE_POLICY holds.
+ * tools/embed_page.py writes them at build time. The first is the page itself, "/"; what it asks
+ * for lies under "/page/". No file holds a script or style within HTML, or anything of another
+ * host, so that the policy below holds.
  */
 #ifndef SERVER_PAGE_H
 #define SERVER_PAGE_H
