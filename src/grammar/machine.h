@@ -86,6 +86,13 @@ weft_status machine_step(machine *m, const uint32_t *from, uint32_t symbol,
 weft_status machine_join(machine *m, const uint32_t from[2], const machine_roots *roots,
                          uint32_t *to, weft_error *err);
 
+/* The state without some of its places, by their numbers, which ascend; from as in a step. */
+weft_status machine_without(machine *m, const uint32_t *from, const uint32_t *places, uint32_t n,
+                            const machine_roots *roots, uint32_t *to, weft_error *err);
+
+/* Bytes that may come behind the lexeme of a place, once it has taken one, and perhaps others. */
+void machine_follow(machine *m, config place, byte_set *bytes);
+
 /* What is known already, MACHINE_UNKNOWN otherwise. */
 static inline uint32_t machine_look(const machine *m, uint32_t state, uint32_t symbol)
 {
