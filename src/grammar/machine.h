@@ -1,5 +1,5 @@
-/* machine.h - walks a program: which bytes and named tokens (symbols, program.h) may come next, in a
- * table that grows as it is used.
+/* machine.h - walks a program: which bytes and named tokens (symbols, program.h) may come next, in
+ * a table that grows as it is used.
  *
  * A state is a set of places in the program, each with its stack of calls and loops; equal stacks
  * are one chain of cells, equal sets one state, and where a symbol leads from a state is worked out

@@ -40,8 +40,8 @@ static const struct {
     {GRAMMAR_PARTS, "{\"until\":\"</th\"}", 1},
     {GRAMMAR_PARTS, "{\"until\":\" the\",\"max_chars\":40,\"without\":[\"<\",\"and\"]}", 0},
     {GRAMMAR_PARTS,
-     "{\"all\":[{\"repeat\":{\"all\":[{\"until\":\"<\"},{\"regex\":\"[a-z]*\"},{\"text\":\">\"}]}},{"
-     "\"free\":true,\"without\":[\"<\",\"\xc3\xa9\"]}]}",
+     "{\"all\":[{\"repeat\":{\"all\":[{\"until\":\"<\"},{\"regex\":\"[a-z]*\"},{\"text\":\">\"}]}},"
+     "{\"free\":true,\"without\":[\"<\",\"\xc3\xa9\"]}]}",
      2},
 };
 
@@ -113,8 +113,8 @@ static weft_status open_real(const env *world, grammar_vocab **v, weft_error *er
     char *text;
     size_t n;
     tokenizer *t;
-    weft_status status = io_read_file(world->io, world->allocator, TINY_PATH("draft/tokenizer.json"),
-                                      1 << 24, &text, &n, err);
+    static const char PATH[] = TINY_PATH("draft/tokenizer.json");
+    weft_status status = io_read_file(world->io, world->allocator, PATH, 1 << 24, &text, &n, err);
     if (status != WEFT_OK) return status;
     status = tokenizer_parse(world, text, n, &t, err);
     mem_free(world->allocator, text, n + 1);
