@@ -253,7 +253,8 @@ static int run(const void *values, const char *operand)
             mem_free(mem_system(), list, sizeof *list);
             return EXIT_USAGE;
         }
-        report_note("no MODEL was named: this is the toy that comes along; it tells children's stories");
+        report_note(
+            "no MODEL was named: this is the toy that comes along; it tells children's stories");
         operand = toy;
     }
     if (status == WEFT_OK) status = add_model(list, operand, &err);
@@ -274,7 +275,8 @@ const command COMMAND_serve = {
     .details =
         "docs/server.md has the endpoints. A MODEL is a path, or NAME=PATH; requests name it by\n"
         "that name, or the last part of the path. The first is loaded at the start, others when\n"
-        "they are asked for. Without any it is the toy that comes along. SIGTERM lets answers end, a second one does not.\n",
+        "they are asked for. Without any it is the toy that comes along. SIGTERM lets answers end, "
+        "a second one does not.\n",
     .options = OPTIONS,
     .n_options = COUNT_OF(OPTIONS),
     .session_sets = SESSION_ENGINE | SESSION_CONTEXT | SESSION_OPEN,
