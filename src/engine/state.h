@@ -56,6 +56,8 @@ typedef struct text_reader {
 typedef struct request_text {
     bool given; /* events carry it; else all but stop_id and stop_text is clear */
     stops stops;
+    int32_t *shown; /* [n_shown]: special tokens that it has */
+    uint32_t n_shown;
     text_reader stepping; /* the stepping thread's, looks for stop texts */
     text_reader polling;
     strbuf piece;               /* what the last event carried, and what is held back behind it */

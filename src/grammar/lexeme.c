@@ -178,6 +178,13 @@ static bool leads(const dfa *d, uint32_t home, unsigned char lead, unsigned char
     return true;
 }
 
+static bool is_last(const dfa *d, uint32_t q)
+{
+    for (uint32_t c = 0; c < d->n_classes; c++)
+        if (d->next[(uint64_t)q * d->n_classes + c] != DFA_DEAD) return false;
+    return true;
+}
+
 static bool is_plain(const dfa *d, uint32_t q)
 {
     for (uint32_t b = 0x20; b < 0x80; b++)
@@ -203,8 +210,10 @@ const lexeme *lexeme_make(program *p, const dfa *d, uint32_t min, uint32_t max)
     lexeme *lex = program_alloc(p, 1, sizeof *lex);
     if (lex == NULL) return NULL;
     *lex = (lexeme){.automaton = d, .min = min, .max = max};
-    for (uint32_t q = 1; q < d->n_states; q++)
+    for (uint32_t q = 1; q < d->n_states; q++) {
         if ((d->flag[q] & DFA_PLAIN) == 0 && is_plain(d, q)) d->flag[q] |= DFA_PLAIN;
+        if ((d->flag[q] & DFA_LAST) == 0 && is_last(d, q)) d->flag[q] |= DFA_LAST;
+    }
     if (min == 0 && max == LEXEME_ENDLESS) return lex;
     if (!fill_lengths(p, lex)) return NULL;
     return lexeme_alive(lex, 1, 0) ? lex : NULL;

@@ -17,13 +17,14 @@ typedef struct dfa {
     uint32_t n_states, n_classes;
     unsigned char class_of[256];
     uint32_t *next;      /* [n_states, n_classes] */
-    unsigned char *flag; /* [n_states] of DFA_ACCEPT, DFA_WHOLE */
+    unsigned char *flag; /* [n_states] of DFA_ACCEPT, DFA_WHOLE and what lexeme_make adds */
 } dfa;
 
 enum {
     DFA_ACCEPT = 1,
     DFA_WHOLE = 2, /* characters are whole here; a step into such a state counts one */
-    DFA_PLAIN = 4  /* any character that stands for itself in a JSON string leads back here */
+    DFA_PLAIN = 4, /* any character that stands for itself in a JSON string leads back here */
+    DFA_LAST = 8   /* no byte leads on */
 };
 
 #define LEXEME_ENDLESS UINT32_MAX
