@@ -35,8 +35,7 @@ static weft_status check_options(const weft_chat_options *o, weft_error *err)
                        o->tool_name);
     if (o->has_form && o->form == NULL && o->form_bytes > 0)
         return err_set(err, WEFT_ARGUMENT, "form is NULL");
-    weft_status status =
-        check_bytes(o->messages_json, WEFT_CHAT_MESSAGES_BYTES, "messages", err);
+    weft_status status = check_bytes(o->messages_json, WEFT_CHAT_MESSAGES_BYTES, "messages", err);
     if (status == WEFT_OK) status = check_bytes(o->tools_json, WEFT_CHAT_TOOLS_BYTES, "tools", err);
     if (status == WEFT_OK)
         status = check_bytes(o->variables_json, WEFT_CHAT_TOOLS_BYTES, "variables", err);
@@ -103,8 +102,7 @@ static void choose_dialect(weft_chat *c, const weft_chat_options *o)
 /* ---- what the answer must be ----------------------------------------------------------------- */
 
 /* Which tool it is that cannot be honoured: each alone. */
-static void name_tool(const weft_chat *c, const chat_form *form, const json *tools,
-                      weft_error *err)
+static void name_tool(const weft_chat *c, const chat_form *form, const json *tools, weft_error *err)
 {
     strbuf text;
     for (size_t i = 0; i < json_length(tools); i++) {
@@ -114,8 +112,7 @@ static void name_tool(const weft_chat *c, const chat_form *form, const json *too
         weft_grammar *made = NULL;
         strbuf_init(&text, &c->allocator, 0);
         if (chat_form_write(&one, tools, &text, &why) == WEFT_OK)
-            (void)weft_grammar_open(c->model, WEFT_GRAMMAR_PARTS, text.ptr, text.len, &made,
-                                    &why);
+            (void)weft_grammar_open(c->model, WEFT_GRAMMAR_PARTS, text.ptr, text.len, &made, &why);
         weft_grammar_close(made);
         strbuf_deinit(&text);
         if (why.status == WEFT_OK) continue;
@@ -133,15 +130,14 @@ static weft_status open_form(weft_chat *c, const chat_form *form, const json *to
     strbuf_init(&text, &c->allocator, 0);
     weft_status status = chat_form_write(form, tools, &text, &why);
     if (status == WEFT_OK) {
-        status = weft_grammar_open(c->model, WEFT_GRAMMAR_PARTS, text.ptr, text.len, &c->grammar,
-                                   &why);
+        status =
+            weft_grammar_open(c->model, WEFT_GRAMMAR_PARTS, text.ptr, text.len, &c->grammar, &why);
     }
     strbuf_deinit(&text);
     if (status == WEFT_OK) return status;
     if (status != WEFT_NOMEM && form->calls != FORM_CALLS_NONE && form->only.len == 0)
         name_tool(c, form, tools, &why);
-    if (form->only.len > 0)
-        err_context(&why, "tool '%.*s': ", (int)form->only.len, form->only.ptr);
+    if (form->only.len > 0) err_context(&why, "tool '%.*s': ", (int)form->only.len, form->only.ptr);
     return err_set(err, why.status, "%s", why.message);
 }
 
@@ -175,9 +171,9 @@ static weft_status make_grammar(weft_chat *c, const weft_chat_options *o, const 
         return err_set(err, WEFT_ARGUMENT, "tool_name is '%.40s', of which there is no tool",
                        o->tool_name);
     if (c->reading.calls) {
-        form.calls = forced ? FORM_CALLS_REQUIRED
-                            : o->has_form || any_strict(&c->tools) ? FORM_CALLS_ALLOWED
-                                                                   : FORM_CALLS_NONE;
+        form.calls = forced                                 ? FORM_CALLS_REQUIRED
+                     : o->has_form || any_strict(&c->tools) ? FORM_CALLS_ALLOWED
+                                                            : FORM_CALLS_NONE;
     }
     if (form.calls == FORM_CALLS_NONE && !o->has_form) return WEFT_OK;
     return open_form(c, &form, tools, err);

@@ -22,9 +22,9 @@ enum { ROUNDS = 3 };
 typedef struct replayed {
     size_t message;
     const json *ids;
-    uint32_t n, from; /* ids from the from-th on are put in place */
-    uint32_t behind;  /* the first id behind reasoning; 0: there is none */
-    strbuf text;      /* of all */
+    uint32_t n, from;   /* ids from the from-th on are put in place */
+    uint32_t behind;    /* the first id behind reasoning; 0: there is none */
+    strbuf text;        /* of all */
     size_t first, last; /* bytes of the rendered text that they replace */
 } replayed;
 
@@ -180,8 +180,7 @@ static void move_to_opening(const replay *p, str text, const replayed *r, size_t
     if (at == NOWHERE) return;
     at += opening.len;
     str between = {text.ptr + at, *first - at};
-    if (starts_with(call_text(&r->text), between) ||
-        is_empty_thought(&p->chat->reading, between))
+    if (starts_with(call_text(&r->text), between) || is_empty_thought(&p->chat->reading, between))
         *first = at;
 }
 
@@ -244,8 +243,7 @@ static bool place(replay *p, str text, replayed *r)
         if (r->first == NOWHERE) return false;
     }
     move_to_opening(p, text, r, &r->first);
-    return p->opening.len == 0 ||
-           str_ends((str){text.ptr, r->first}, strbuf_text(&p->opening));
+    return p->opening.len == 0 || str_ends((str){text.ptr, r->first}, strbuf_text(&p->opening));
 }
 
 /* ---- what a template says around them -------------------------------------------------------- */

@@ -25,9 +25,9 @@ static bool is_one_of(str key, const char *const *names, size_t n)
 #define ONE_OF(key, names) is_one_of(key, names, sizeof(names) / sizeof(names)[0])
 
 /* Members that say nothing of values. */
-static const char *const TALK[] = {"title",      "description", "default",   "examples",
-                                   "$comment",   "deprecated",  "readOnly",  "writeOnly",
-                                   "$schema",    "$defs",       "definitions", "$id"};
+static const char *const TALK[] = {"title",    "description", "default",     "examples",
+                                   "$comment", "deprecated",  "readOnly",    "writeOnly",
+                                   "$schema",  "$defs",       "definitions", "$id"};
 
 /* Copies an object's members, and what it lacks: "type" or the root's definitions. */
 static void copy_schema(const json *schema, const json *root, const char *type, strbuf *out)
@@ -171,7 +171,8 @@ static bool is_required(const json *parameters, str name)
 static weft_status check_object(const json *schema, weft_error *err)
 {
     static const char *const KNOWN[] = {"type", "properties", "required", "additionalProperties"};
-    const json *properties = json_get(schema, "properties"), *required = json_get(schema, "required");
+    const json *properties = json_get(schema, "properties"),
+               *required = json_get(schema, "required");
     json_iter it = {NULL};
     str key;
     const json *value;
@@ -239,7 +240,8 @@ static void write_any(const dialect_xml *how, strbuf *out)
     (void)strbuf_printf(out, ", {\"text\": \"\\n\"}]}, \"max\": %d}", CALL_PARAMETERS);
 }
 
-weft_status chat_form_write_xml(const dialect *d, const json *parameters, strbuf *out, weft_error *err)
+weft_status chat_form_write_xml(const dialect *d, const json *parameters, strbuf *out,
+                                weft_error *err)
 {
     const dialect_xml *how = &d->xml;
     json_iter it = {NULL};
@@ -251,7 +253,8 @@ weft_status chat_form_write_xml(const dialect *d, const json *parameters, strbuf
     }
     weft_status status = check_object(parameters, err);
     raw("{\"all\": [", out);
-    while (status == WEFT_OK && json_next(json_get(parameters, "properties"), &it, &name, &schema)) {
+    while (status == WEFT_OK &&
+           json_next(json_get(parameters, "properties"), &it, &name, &schema)) {
         bool required = is_required(parameters, name);
         raw(required ? "{\"all\": [" : "{\"optional\": {\"all\": [", out);
         chat_form_text(how->key_open, out);
@@ -404,7 +407,7 @@ static weft_status write_typed_value(const typed_writer *w, str name, const json
 }
 
 weft_status chat_form_write_typed(const dialect *d, const json *parameters, strbuf *out,
-                             weft_error *err)
+                                  weft_error *err)
 {
     typed_writer w = {d->typed.quote, parameters, out, err};
     return write_object(&w, parameters, VALUE_DEPTH);

@@ -31,8 +31,7 @@ void chat_form_until(str marker, int64_t max_chars, strbuf *out)
 {
     raw("{\"until\": ", out);
     quoted(marker, out);
-    if (max_chars >= 0)
-        (void)strbuf_printf(out, ", \"max_chars\": %lld", (long long)max_chars);
+    if (max_chars >= 0) (void)strbuf_printf(out, ", \"max_chars\": %lld", (long long)max_chars);
     raw("}", out);
 }
 
@@ -131,7 +130,8 @@ static weft_status write_arguments(const chat_form *f, const tool *t, const json
     const dialect *d = f->reading->dialect;
     /* What nobody asked to be held to is only what can be read. */
     bool held = f->calls == FORM_CALLS_REQUIRED || t->strict || f->has_content;
-    if (d->form == &CALL_FORM_XML) return chat_form_write_xml(d, held ? parameters : NULL, out, err);
+    if (d->form == &CALL_FORM_XML)
+        return chat_form_write_xml(d, held ? parameters : NULL, out, err);
     if (d->form == &CALL_FORM_TYPED) return chat_form_write_typed(d, parameters, out, err);
     return chat_form_write_json(held ? parameters : NULL, out, err);
 }
@@ -231,8 +231,7 @@ static void write_without(const dialect *d, str marker, bool all, strbuf *out)
 }
 
 /* The answer for the user, or calls. */
-static weft_status write_either(const chat_form *f, const json *tools, strbuf *out,
-                                weft_error *err)
+static weft_status write_either(const chat_form *f, const json *tools, strbuf *out, weft_error *err)
 {
     bool channels = f->reading->dialect->channels;
     raw(channels ? "{\"any\": [{\"all\": [{\"text\": \"<|channel|>final<|message|>\"}, "

@@ -29,9 +29,10 @@ weft_status chat_form_write(const chat_form *form, const json *tools, strbuf *ou
 /* Arguments, by the form of calls (form_arguments.c). With xml and typed forms a value is written
  * bare, by its schema. */
 weft_status chat_form_write_json(const json *parameters, strbuf *out, weft_error *err);
-weft_status chat_form_write_xml(const dialect *d, const json *parameters, strbuf *out, weft_error *err);
+weft_status chat_form_write_xml(const dialect *d, const json *parameters, strbuf *out,
+                                weft_error *err);
 weft_status chat_form_write_typed(const dialect *d, const json *parameters, strbuf *out,
-                             weft_error *err);
+                                  weft_error *err);
 
 /* Pieces of a description. A failure of memory stays in out. */
 void chat_form_text(const char *text, strbuf *out);

@@ -62,7 +62,7 @@ static weft_status refuse_kind(turns *t, const char *where, str type, const char
     snprintf(name, sizeof name, "%.44stype", where);
     snprintf(words, sizeof words, "%.*s", (int)strlen(kinds) - 2, kinds + 1);
     for (char *c = words; *c != '\0'; c++) *c = *c == '|' ? ' ' : *c;
-    if (type.ptr == NULL)
+    if (type.len == 0)
         return field_wrong(t->param, name, t->err, "is missing; known here: %s", words);
     return field_wrong(t->param, name, t->err, "is '%.*s'; known here: %s",
                        (int)(type.len < SHOWN ? type.len : SHOWN), type.ptr, words);
@@ -193,8 +193,7 @@ static weft_status read_message(turns *t, const json *from, size_t i)
 {
     static const struct {
         const char *role, *kinds;
-    } ROLES[] = {
-        {"user", KINDS_USER}, {"assistant", KINDS_ASSISTANT}, {"system", KINDS_SYSTEM}};
+    } ROLES[] = {{"user", KINDS_USER}, {"assistant", KINDS_ASSISTANT}, {"system", KINDS_SYSTEM}};
     char where[WHERE_BYTES];
     char name[FIELD_NAME_BYTES];
     message m = {.content = NULL};
@@ -206,7 +205,7 @@ static weft_status read_message(turns *t, const json *from, size_t i)
     if (json_get(from, "content") == NULL) return missing(t, where, "content");
     for (size_t r = 0; r < COUNT_OF(ROLES); r++) {
         if (!str_equal_text(m.role, ROLES[r].role)) continue;
-        bool begins = r != 0 || json_kind_of(m.content) != JSON_KIND_ARRAY;
+        bool begins = r != 0 || json_length(m.content) == 0;
         if (begins) status = turns_open(t, ROLES[r].role, true);
         snprintf(name, sizeof name, "%.40scontent", where);
         return status == WEFT_OK ? read_blocks(t, m.content, name, ROLES[r].kinds) : status;
@@ -272,7 +271,7 @@ static weft_status read_tool(generation *g, const json *from, size_t i, char *pa
     field_table table = {TOOL_ROWS, COUNT_OF(TOOL_ROWS), &made};
     str type = json_text(json_get(from, "type"));
     snprintf(where, sizeof where, "tools[%zu].", i);
-    if (type.ptr != NULL && type.len > 0 && !str_equal_text(type, "custom")) {
+    if (type.len > 0 && !str_equal_text(type, "custom")) {
         snprintf(name, sizeof name, "%.44stype", where);
         return field_wrong(param, name, err,
                            "is '%.*s', which is done by Anthropic's servers; custom is known here",

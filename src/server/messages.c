@@ -168,11 +168,11 @@ void messages_add_ids(generation *g, str content, const json *calls)
     replay_key_init(&key, str_of(m->name), content);
     for (size_t i = 0; i < json_length(calls); i++) {
         const json *function = json_get(json_at(calls, i), "function");
-        str arguments = json_text(json_get(function, "arguments"));
+        const json *given = json_get(function, "arguments");
+        str arguments = json_text(given);
         strbuf written;
         strbuf_init(&written, mem_system(), 0);
-        if (arguments.ptr == NULL &&
-            json_write(json_get(function, "arguments"), 0, &written) == WEFT_OK)
+        if (json_kind_of(given) != JSON_KIND_TEXT && json_write(given, 0, &written) == WEFT_OK)
             arguments = (str){strbuf_text(&written), written.len};
         replay_key_add_call(&key, json_text(json_get(function, "name")), arguments);
         strbuf_deinit(&written);

@@ -24,8 +24,8 @@ static void begin_piece(pieces *p, answer *a, piece made, const piece_writer *w)
     end_open(p, a, false, w);
     if (p->n == p->capacity) {
         uint32_t capacity = p->capacity == 0 ? 8 : 2 * p->capacity;
-        piece *all = mem_resize(mem_system(), p->all, p->capacity * sizeof *all,
-                                capacity * sizeof *all);
+        piece *all =
+            mem_resize(mem_system(), p->all, p->capacity * sizeof *all, capacity * sizeof *all);
         if (all == NULL) {
             err_set(&a->g->err, WEFT_NOMEM, "out of memory for the answer");
             return;
@@ -38,7 +38,8 @@ static void begin_piece(pieces *p, answer *a, piece made, const piece_writer *w)
     if (w != NULL) w->begins(a, &p->all[p->n - 1], p->n - 1);
 }
 
-/* What was sampled since the last part is of this one; of reasoning nothing is kept. */
+/* What was sampled since the last part is of this one; of reasoning nothing
+ * is kept. */
 static void take_logprobs(pieces *p, answer *a)
 {
     piece *last = &p->all[p->n - 1];
@@ -64,16 +65,14 @@ static void add_text(pieces *p, answer *a, const weft_part *part, const piece_wr
     if (!p->open || p->all[p->n - 1].kind != part->kind) {
         const strbuf *of = part->kind == WEFT_PART_CONTENT ? &a->content : &a->reasoning;
         /* The answer has the part already. */
-        piece made = {.kind = part->kind,
-                      .first = of->len - part->n_bytes,
-                      .first_logprob = p->logprobs.len};
+        piece made = {
+            .kind = part->kind, .first = of->len - part->n_bytes, .first_logprob = p->logprobs.len};
         begin_piece(p, a, made, w);
     }
     if (!p->open) return;
     p->all[p->n - 1].n_bytes += part->n_bytes;
     take_logprobs(p, a);
-    if (w != NULL)
-        w->adds(a, &p->all[p->n - 1], p->n - 1, (str){part->text, part->n_bytes});
+    if (w != NULL) w->adds(a, &p->all[p->n - 1], p->n - 1, (str){part->text, part->n_bytes});
 }
 
 void pieces_take(pieces *p, answer *a, const weft_part *part, const piece_writer *w)
@@ -82,6 +81,10 @@ void pieces_take(pieces *p, answer *a, const weft_part *part, const piece_writer
     bool in_call = p->open && p->all[p->n - 1].kind == WEFT_PART_CALL;
     p->n_ids = a->n_ids;
     if (part->kind == WEFT_PART_REASONING) p->n_reasoning_ids += n_new;
+    bool is_call = part->kind == WEFT_PART_CALL || part->kind == WEFT_PART_ARGUMENTS ||
+                   part->kind == WEFT_PART_CALL_END;
+    /* Tokens of calls are of no text. */
+    if (is_call) strbuf_clear(&a->logprobs);
     switch (part->kind) {
     case WEFT_PART_CONTENT:
     case WEFT_PART_REASONING:

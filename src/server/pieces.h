@@ -6,20 +6,20 @@
 #include "server/generation.h"
 
 typedef struct piece {
-    weft_part_kind kind;   /* REASONING, CONTENT or CALL */
-    uint32_t call;         /* of the answer's */
-    size_t first, n_bytes; /* in the answer's reasoning or content */
+    weft_part_kind kind;              /* REASONING, CONTENT or CALL */
+    uint32_t call;                    /* of the answer's */
+    size_t first, n_bytes;            /* in the answer's reasoning or content */
     size_t first_logprob, n_logprobs; /* bytes of pieces.logprobs, of text */
-    bool whole;            /* false: a call that was cut or that turned out to be none */
+    bool whole;                       /* false: a call that was cut or that turned out to be none */
 } piece;
 
 typedef struct pieces {
     piece *all; /* [n] */
     uint32_t n, capacity;
-    bool open; /* the last one may go on */
+    bool open;                       /* the last one may go on */
     uint32_t n_ids, n_reasoning_ids; /* tokens of the answer so far, and those of reasoning */
-    strbuf logprobs;       /* entries of tokens of text, where they are asked for */
-    str new_logprobs;      /* those that came with what is added */
+    strbuf logprobs;                 /* entries of tokens of text, where they are asked for */
+    str new_logprobs;                /* those that came with what is added */
 } pieces;
 
 /* What a stream says of them; i counts from 0. */

@@ -79,6 +79,20 @@ static const char *text_or_null(const strbuf *text)
     return text->len > 0 ? text->ptr : NULL;
 }
 
+/* Each stands in the place of one token. */
+static weft_status count_images(generation *g)
+{
+    for (uint32_t i = 0; i < g->n_images; i++) {
+        weft_image_info info = {.struct_size = sizeof info};
+        const weft_image *image = &g->pictures[i];
+        weft_status status =
+            weft_engine_image_info(g->model->engine, image->width, image->height, &info, &g->err);
+        if (status != WEFT_OK) return status;
+        if (info.n_tokens > 0) g->n_prompt_tokens += info.n_tokens - 1;
+    }
+    return WEFT_OK;
+}
+
 static weft_status open_chat(generation *g)
 {
     weft_chat_options options = {
@@ -97,8 +111,9 @@ static weft_status open_chat(generation *g)
     weft_chat_info info = {.struct_size = sizeof info};
     weft_status status = weft_chat_open(g->model->model, &options, &g->chat, &g->err);
     if (status == WEFT_OK) status = weft_chat_get_info(g->chat, &info, &g->err);
-    if (status == WEFT_OK) g->n_prompt_tokens = info.n_prompt;
-    return status;
+    if (status != WEFT_OK) return status;
+    g->n_prompt_tokens = info.n_prompt;
+    return count_images(g);
 }
 
 static weft_status tokenize(generation *g, generation_prompt *p)

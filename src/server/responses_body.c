@@ -35,7 +35,7 @@ static weft_status refuse_type(turns *t, const char *where, str type, const char
 {
     char name[FIELD_NAME_BYTES];
     snprintf(name, sizeof name, "%.44stype", where);
-    if (type.ptr == NULL)
+    if (type.len == 0)
         return field_wrong(t->param, name, t->err, "is missing; known here: %s", known);
     return field_wrong(t->param, name, t->err, "is '%.*s'; known here: %s",
                        (int)(type.len < SHOWN ? type.len : SHOWN), type.ptr, known);
@@ -177,7 +177,7 @@ static weft_status read_item(turns *t, const json *value, size_t i)
     item m = {.content = NULL};
     field_table table = {ITEM_ROWS, COUNT_OF(ITEM_ROWS), &m};
     str type = json_text(json_get(value, "type"));
-    size_t k = type.ptr == NULL ? 0 : COUNT_OF(TYPES);
+    size_t k = type.len == 0 ? 0 : COUNT_OF(TYPES);
     for (size_t j = 0; j < COUNT_OF(TYPES); j++) {
         if (str_equal_text(type, TYPES[j])) k = j;
     }
@@ -205,7 +205,8 @@ static weft_status read_input(turns *t, str instructions, const json *input)
         status = turns_open(t, "user", false);
         if (status == WEFT_OK) status = turns_add_text(t, json_text(input));
     } else if (kind != JSON_KIND_ARRAY || json_length(input) == 0) {
-        return field_wrong(t->param, "input", t->err, "is missing, empty, or no string and no array");
+        return field_wrong(t->param, "input", t->err,
+                           "is missing, empty, or no string and no array");
     }
     for (size_t i = 0; kind == JSON_KIND_ARRAY && i < json_length(input) && status == WEFT_OK; i++)
         status = read_item(t, json_at(input, i), i);
@@ -243,8 +244,7 @@ static weft_status read_tool(generation *g, const json *from, size_t i, char *pa
     if (!str_equal_text(type, "function")) {
         snprintf(name, sizeof name, "%.44stype", where);
         return field_wrong(param, name, err, "is '%.*s'; only function is known here",
-                           (int)(type.len < SHOWN ? type.len : SHOWN),
-                           type.ptr != NULL ? type.ptr : "");
+                           (int)(type.len < SHOWN ? type.len : SHOWN), type.ptr);
     }
     weft_status status = fields_read(from, where, &table, 1, param, err);
     if (status != WEFT_OK) return status;
@@ -318,8 +318,7 @@ static weft_status read_include(const json *include, bool *logprobs, char *param
         } else if (!str_equal_text(word, "reasoning.encrypted_content")) {
             /* Reasoning is given as it is, so there is nothing to hide in a cipher. */
             return field_wrong(param, "include", err, "has '%.*s', which is not known here",
-                               (int)(word.len < SHOWN ? word.len : SHOWN),
-                               word.ptr != NULL ? word.ptr : "");
+                               (int)(word.len < SHOWN ? word.len : SHOWN), word.ptr);
         }
     }
     return WEFT_OK;

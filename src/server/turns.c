@@ -195,5 +195,6 @@ weft_status turns_add_call(turns *t, str id, str name, const json *arguments)
 weft_status turns_end(turns *t)
 {
     weft_status status = close_turn(t);
+    if (t->n_messages == 0) strbuf_add_char(&t->g->messages, '[');
     return status == WEFT_OK ? check(t, strbuf_add_char(&t->g->messages, ']')) : status;
 }

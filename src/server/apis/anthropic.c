@@ -84,8 +84,8 @@ static void write_stop(const answer *a, strbuf *out)
 
 static void begin_message(const generation *g, strbuf *out)
 {
-    strbuf_printf(out, "{\"id\":\"msg_%s\",\"type\":\"message\",\"role\":\"assistant\",\"model\":",
-                  g->id);
+    strbuf_printf(
+        out, "{\"id\":\"msg_%s\",\"type\":\"message\",\"role\":\"assistant\",\"model\":", g->id);
     json_write_text(str_of(g->model->name), out);
     strbuf_add_text(out, ",\"content\":[");
 }
@@ -99,8 +99,8 @@ static void write_signature(const answer *a, strbuf *out)
 static void write_call(const answer *a, const piece *p, strbuf *out)
 {
     const answer_call *call = &a->calls[p->call];
-    strbuf_printf(out, "{\"type\":\"tool_use\",\"id\":\"toolu_%s\",\"name\":",
-                  call->id + sizeof "call_" - 1);
+    strbuf_printf(
+        out, "{\"type\":\"tool_use\",\"id\":\"toolu_%s\",\"name\":", call->id + sizeof "call_" - 1);
     json_write_text((str){strbuf_text(&call->name), call->name.len}, out);
     strbuf_add_text(out, ",\"input\":");
 }
@@ -144,7 +144,7 @@ static void begin_block(answer *a, const piece *p, uint32_t i)
 static void add_block(answer *a, const piece *p, uint32_t i, str text)
 {
     strbuf out;
-    const char *form = p->kind == WEFT_PART_CALL ? "input_json_delta\",\"partial_json"
+    const char *form = p->kind == WEFT_PART_CALL        ? "input_json_delta\",\"partial_json"
                        : p->kind == WEFT_PART_REASONING ? "thinking_delta\",\"thinking"
                                                         : "text_delta\",\"text";
     if (p->kind == WEFT_PART_REASONING && own_of(a)->omits) return;

@@ -282,7 +282,8 @@ static void finish(answer *a)
     const char *status = status_of(g);
     pieces_finish(&own_of(a)->pieces, a, writer_of(a));
     if (!g->asked.stream) return;
-    send_response(g, strcmp(status, "completed") == 0 ? "response.completed" : "response.incomplete",
+    send_response(g,
+                  strcmp(status, "completed") == 0 ? "response.completed" : "response.incomplete",
                   status, NULL);
 }
 
