@@ -513,6 +513,9 @@ typedef struct weft_request {
      * do; [n_shown_ids], at most WEFT_SHOWN_IDS; copied. */
     const int32_t *shown_ids;
     uint32_t n_shown_ids;
+    /* So many tokens that were not polled, and it rests until some were: a reader that is slow, or
+     * gone, costs no steps. A step that drafts may add some more. 0: it never rests. */
+    uint32_t max_ahead;
 } weft_request;
 
 #define WEFT_SHOWN_IDS 64

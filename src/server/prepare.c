@@ -8,6 +8,8 @@
 #include "base/mem.h"
 #include "server/base64.h"
 
+enum { AHEAD_TOKENS = 256 }; /* of a stream that its client does not read */
+
 /* ---- images ---------------------------------------------------------------------------------- */
 
 /* Where the data begin; NULL: it is not in base64. */
@@ -243,6 +245,7 @@ static weft_status fill_request(generation *g, answer *a, weft_request *r)
     r->max_new = choose_max_new(g, r->n_prompt);
     if (r->min_new > r->max_new) r->min_new = r->max_new;
     r->draft = choose_draft(g, r);
+    if (g->asked.stream) r->max_ahead = AHEAD_TOKENS;
     return WEFT_OK;
 }
 
