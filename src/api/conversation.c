@@ -93,10 +93,11 @@ static void choose_dialect(weft_chat *c, const weft_chat_options *o)
     chat_reading *how = &c->reading;
     *how = (chat_reading){.dialect = d, .tools = &c->tools, .one_call = o->one_call};
     how->calls = d->form != NULL && c->tools.n > 0;
-    bool thinks = choice->thinks || tokenizer_find(c->model->tokenizer, str_of("</think>")) >= 0;
+    const char *close = d->think_close != NULL ? d->think_close : "</think>";
+    bool thinks = choice->thinks || tokenizer_find(c->model->tokenizer, str_of(close)) >= 0;
     if (d->channels || !thinks) return;
     how->think_open = d->think_open != NULL ? d->think_open : "<think>";
-    how->think_close = d->think_close != NULL ? d->think_close : "</think>";
+    how->think_close = close;
 }
 
 /* ---- what the answer must be ----------------------------------------------------------------- */

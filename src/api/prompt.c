@@ -211,6 +211,13 @@ static weft_status make(weft_chat *c, const json *messages, const chat_input *in
     return status;
 }
 
+static weft_status check_messages(const json *messages, weft_error *err)
+{
+    if (json_kind_of(messages) == JSON_KIND_ARRAY) return WEFT_OK;
+    return err_set(err, WEFT_ARGUMENT, "messages are %s, expected an array",
+                   json_kind_name(json_kind_of(messages)));
+}
+
 weft_status chat_make_prompt(weft_chat *c, const weft_chat_options *o, str tools, weft_error *err)
 {
     json_doc doc = {NULL};
@@ -223,7 +230,8 @@ weft_status chat_make_prompt(weft_chat *c, const weft_chat_options *o, str tools
         err_context(err, "messages: ");
         return status;
     }
-    status = make(c, doc.root, &input, err);
+    status = check_messages(doc.root, err);
+    if (status == WEFT_OK) status = make(c, doc.root, &input, err);
     json_doc_free(&doc);
     if (status == WEFT_OK && c->prompt.len > UINT32_MAX / 2)
         status = err_set(err, WEFT_LIMIT, "the prompt has %zu tokens", c->prompt.len);

@@ -47,7 +47,7 @@ struct dialect {
     const char *name;
     /* A template that has all texts of one way is of the dialect. None: any is. */
     const char *signs[DIALECT_WAYS][DIALECT_SIGNS];
-    /* Around reasoning; NULL: <think> and </think>, where template or vocabulary have these. */
+    /* Around reasoning, where template or vocabulary have the latter; NULL: <think>, </think>. */
     const char *think_open, *think_close;
     const char *calls[DIALECT_TAGS];  /* any begins a call; what follows is of the form */
     const char *before[DIALECT_TAGS]; /* no text where a call follows */

@@ -51,7 +51,7 @@ dialect_choice dialect_choose(str source)
         if (has_signs(DIALECTS[i], source)) choice.row = DIALECTS[i];
     }
     const dialect *d = choice.row;
-    choice.thinks = d->think_open != NULL || contains(source, "</think>");
+    choice.thinks = contains(source, d->think_close != NULL ? d->think_close : "</think>");
     if (d->older_sign != NULL) choice.older = contains(source, d->older_sign);
     if (d->newer_sign != NULL) choice.older = !contains(source, d->newer_sign);
     return choice;
