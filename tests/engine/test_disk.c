@@ -193,8 +193,8 @@ static uint32_t step(weft_engine *e, uint64_t most_part)
     return n_active;
 }
 
-/* Prompts of which memory holds four, two at a time, each asked twice: what it let go of comes back,
- * in small pieces or at once, and nobody is paused for it. */
+/* Prompts of which memory holds four, two at a time, each asked twice: what it let go of comes
+ * back, in small pieces or at once, and nobody is paused for it. */
 static void check_crowd(const char *path, uint64_t step_bytes)
 {
     setting s = {path, NULL, CROWD_PROMPT, 512, WEFT_ACT_BF16};
