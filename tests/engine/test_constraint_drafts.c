@@ -31,7 +31,8 @@ static void words_open(words *w, const draft_world *world, const char *expressio
         bytes[i] = (char)i;
         list[i] = (str){&bytes[i], i > END};
     }
-    const grammar_tokens tokens = {world->n_vocab, 128, list, ENDS, 1};
+    const grammar_tokens tokens = {
+        .n_rows = world->n_vocab, .n_tokens = 128, .bytes = list, .ends = ENDS, .n_ends = 1};
     assert_ok(grammar_vocab_create(&here, &tokens, &w->vocab, &err), &err);
     w->grammar = (weft_grammar){.env = here, .model = world->model->model};
     assert_ok(grammar_compile(&here, w->vocab, GRAMMAR_REGEX, str_of(expression), &w->grammar.rules,
