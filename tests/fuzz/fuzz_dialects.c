@@ -27,8 +27,7 @@ typedef struct heard {
 
 static bool is_text(weft_part_kind kind)
 {
-    return kind == WEFT_PART_CONTENT || kind == WEFT_PART_REASONING ||
-           kind == WEFT_PART_ARGUMENTS;
+    return kind == WEFT_PART_CONTENT || kind == WEFT_PART_REASONING || kind == WEFT_PART_ARGUMENTS;
 }
 
 static void take(heard *h, const weft_part *part, bool valid)
