@@ -146,6 +146,7 @@ typedef struct weft_model_info {
     weft_normalize normalize;
     float repetition_penalty, typical_p; /* as temperature; 1: off */
     bool has_mtp;                        /* it has a head that drafts, for WEFT_ENGINE_MTP */
+    bool has_vision;                     /* its prompts may have images */
 } weft_model_info;
 
 WEFT_API weft_status weft_model_get_info(const weft_model *model, weft_model_info *info,
@@ -224,6 +225,11 @@ enum {
 WEFT_API weft_status weft_tokenize(const weft_model *model, const char *text, size_t n_bytes,
                                    uint32_t flags, int32_t *ids, size_t capacity, size_t *n_ids,
                                    weft_error *err);
+
+/* The bytes that a token stands for in the middle of a text, special ones as they are spelt; they
+ * need not be whole UTF-8. bytes: the caller's [capacity]; *n_bytes as n_ids of weft_tokenize. */
+WEFT_API weft_status weft_token_bytes(const weft_model *model, int32_t id, char *bytes,
+                                      size_t capacity, size_t *n_bytes, weft_error *err);
 
 /* Streams ids to text; only whole UTF-8 sequences come out, invalid bytes as U+FFFD. */
 typedef struct weft_detokenizer weft_detokenizer;
@@ -507,6 +513,9 @@ typedef struct weft_request {
      * do; [n_shown_ids], at most WEFT_SHOWN_IDS; copied. */
     const int32_t *shown_ids;
     uint32_t n_shown_ids;
+    /* So many tokens that were not polled, and it rests until some were: a reader that is slow, or
+     * gone, costs no steps. A step that drafts may add some more. 0: it never rests. */
+    uint32_t max_ahead;
 } weft_request;
 
 #define WEFT_SHOWN_IDS 64
