@@ -146,6 +146,7 @@ typedef struct weft_model_info {
     weft_normalize normalize;
     float repetition_penalty, typical_p; /* as temperature; 1: off */
     bool has_mtp;                        /* it has a head that drafts, for WEFT_ENGINE_MTP */
+    bool has_vision;                     /* its prompts may have images */
 } weft_model_info;
 
 WEFT_API weft_status weft_model_get_info(const weft_model *model, weft_model_info *info,
@@ -224,6 +225,11 @@ enum {
 WEFT_API weft_status weft_tokenize(const weft_model *model, const char *text, size_t n_bytes,
                                    uint32_t flags, int32_t *ids, size_t capacity, size_t *n_ids,
                                    weft_error *err);
+
+/* The bytes that a token stands for in the middle of a text, special ones as they are spelt; they
+ * need not be whole UTF-8. bytes: the caller's [capacity]; *n_bytes as n_ids of weft_tokenize. */
+WEFT_API weft_status weft_token_bytes(const weft_model *model, int32_t id, char *bytes,
+                                      size_t capacity, size_t *n_bytes, weft_error *err);
 
 /* Streams ids to text; only whole UTF-8 sequences come out, invalid bytes as U+FFFD. */
 typedef struct weft_detokenizer weft_detokenizer;
@@ -503,7 +509,16 @@ typedef struct weft_request {
      * Log-probabilities are those of the model. What it leaves no choice in is verified several
      * tokens a step, as drafts are. */
     const weft_grammar *grammar;
+    /* Special tokens that appear in the text of events all the same, as a conversation's markers
+     * do; [n_shown_ids], at most WEFT_SHOWN_IDS; copied. */
+    const int32_t *shown_ids;
+    uint32_t n_shown_ids;
+    /* So many tokens that were not polled, and it rests until some were: a reader that is slow, or
+     * gone, costs no steps. A step that drafts may add some more. 0: it never rests. */
+    uint32_t max_ahead;
 } weft_request;
+
+#define WEFT_SHOWN_IDS 64
 
 #define WEFT_PRIORITY_STEPS 256
 
@@ -591,6 +606,118 @@ WEFT_API weft_status weft_cancel(weft_engine *engine, weft_handle handle, weft_e
 
 /* Forgets a request, cancelling it first if it is not done. The handle is invalid afterwards. */
 WEFT_API weft_status weft_release(weft_engine *engine, weft_handle handle, weft_error *err);
+
+/* ---- conversations --------------------------------------------------------------------------- */
+
+/* A conversation made ready for requests: its prompt, what the answer must be, and how reasoning
+ * and calls of tools are told from it (docs/chat.md). It does not change, may be used by several
+ * threads, and serves any number of answers. The model stays open until it is closed. */
+typedef struct weft_chat weft_chat;
+
+/* Most bytes of messages, and of tools and variables; tools; bytes of a tool's name; calls of one
+ * answer; bytes that one call may take. */
+enum {
+    WEFT_CHAT_MESSAGES_BYTES = 64 << 20,
+    WEFT_CHAT_TOOLS_BYTES = 4 << 20,
+    WEFT_CHAT_TOOLS = 512,
+    WEFT_CHAT_NAME_BYTES = 128,
+    WEFT_CHAT_CALLS = 128,
+    WEFT_CHAT_CALL_BYTES = 4 << 20
+};
+
+typedef struct weft_chat_options {
+    uint32_t struct_size;
+    uint32_t flags; /* WEFT_CHAT_NO_GENERATION_PROMPT */
+    /* As weft_chat_render. Arguments of calls may be text, as clients send them. An assistant's
+     * message may have "answer_ids", the tokens as they were sampled without the one that ended
+     * the answer: these stand in the prompt for its content, reasoning and calls, as far as the
+     * template has a place for them. */
+    const char *messages_json;
+    /* [{"type": "function", "function": {"name", "description", "parameters", "strict"}}]; NULL:
+     * none. */
+    const char *tools_json;
+    const char *variables_json; /* an object: more for the template, {"enable_thinking": false} */
+    /* "auto" (NULL): calls as the model likes; "required": at least one, and nothing else;
+     * "none": the template is shown no tools, and text that looks like a call is content. */
+    const char *tool_choice;
+    const char *tool_name; /* this tool must be called, as with "required"; NULL: any */
+    bool one_call;         /* at most one call: what comes behind it is not given */
+    /* What the content must be, as for weft_grammar_open. Reasoning is free, and calls are of
+     * their tools' parameters: with "auto" the answer is calls or such content. */
+    bool has_form;
+    weft_grammar_kind form_kind;
+    const char *form;
+    size_t form_bytes;
+} weft_chat_options;
+
+/* ARGUMENT, FORMAT, LIMIT for what is wrong with options; UNSUPPORTED when the model has no
+ * template or tokenizer, and for a form, or the parameters of a tool that must be called, that
+ * cannot be honoured: they are never weakened. The message names the tool. */
+WEFT_API weft_status weft_chat_open(const weft_model *model, const weft_chat_options *options,
+                                    weft_chat **chat, weft_error *err);
+
+/* Accepts NULL. Requests that were filled from it and are submitted go on; parsers of it are
+ * destroyed before. */
+WEFT_API void weft_chat_close(weft_chat *chat);
+
+/* Sets prompt, grammar, stop_ids, shown_ids and WEFT_REQUEST_TEXT of a request; they are borrowed
+ * until the chat is closed, and copied by weft_submit. struct_size is set before, the rest is the
+ * caller's. */
+WEFT_API weft_status weft_chat_fill(const weft_chat *chat, weft_request *request, weft_error *err);
+
+/* Strings and arrays are borrowed from the chat. */
+typedef struct weft_chat_info {
+    uint32_t struct_size;
+    const char *dialect; /* "hermes", "harmony", ..., "plain" */
+    uint32_t n_prompt;
+    const int32_t *prompt; /* [n_prompt] */
+    uint32_t n_tools;      /* that may be called: 0 with "none" */
+    bool in_reasoning;     /* the prompt ends within reasoning, where the answer begins */
+    bool has_grammar;
+    uint32_t n_replayed; /* messages of which answer_ids stand in the prompt, whole or in part */
+} weft_chat_info;
+
+WEFT_API weft_status weft_chat_get_info(const weft_chat *chat, weft_chat_info *info,
+                                        weft_error *err);
+
+/* The parts of one answer. However its text is divided, texts of parts of one kind that follow
+ * each other, joined, are the same; of whole UTF-8, parts are whole UTF-8. */
+typedef struct weft_parser weft_parser;
+
+typedef enum weft_part_kind {
+    WEFT_PART_NONE = 0,
+    WEFT_PART_CONTENT = 1,    /* text */
+    WEFT_PART_REASONING = 2,  /* text */
+    WEFT_PART_CALL = 3,       /* a call begins; text is the tool's name, also of one not there */
+    WEFT_PART_ARGUMENTS = 4,  /* text: more of the call's arguments, together a JSON object */
+    WEFT_PART_CALL_END = 5,   /* it is complete; one that the answer's end cut has none */
+    WEFT_PART_CALL_UNDONE = 6 /* it was none: its text follows as what it stood in */
+} weft_part_kind;
+
+typedef struct weft_part {
+    uint32_t struct_size;
+    weft_part_kind kind;
+    uint32_t call;    /* which one, from 0 on */
+    const char *text; /* not NULL, [n_bytes]; borrowed until the next call on the parser */
+    size_t n_bytes;
+} weft_part;
+
+WEFT_API weft_status weft_parser_create(const weft_chat *chat, weft_parser **parser,
+                                        weft_error *err);
+
+/* Accepts NULL. */
+WEFT_API void weft_parser_destroy(weft_parser *parser);
+
+/* The text of an event. No text is an error; NOMEM ends the parser. */
+WEFT_API weft_status weft_parser_push(weft_parser *parser, const char *text, size_t n_bytes,
+                                      weft_error *err);
+
+/* There is no more, by the finish of the event DONE: a call that STOP ended is complete when all
+ * of its arguments are there, one that anything else ended is not. */
+WEFT_API weft_status weft_parser_end(weft_parser *parser, weft_finish finish, weft_error *err);
+
+/* The next part; NONE: there is none yet. */
+WEFT_API weft_status weft_parser_next(weft_parser *parser, weft_part *part, weft_error *err);
 
 /* Strings are borrowed from the engine. */
 typedef struct weft_engine_info {

@@ -52,6 +52,31 @@ weft_status weft_tokenize(const weft_model *model, const char *text, size_t n_by
     return status;
 }
 
+weft_status weft_token_bytes(const weft_model *model, int32_t id, char *bytes, size_t capacity,
+                             size_t *n_bytes, weft_error *err)
+{
+    err_clear(err);
+    if (n_bytes == NULL) return err_set(err, WEFT_ARGUMENT, "n_bytes is NULL");
+    *n_bytes = 0;
+    weft_status status = need_tokenizer(model, err);
+    if (status != WEFT_OK) return status;
+    if (bytes == NULL && capacity > 0) return err_set(err, WEFT_ARGUMENT, "bytes is NULL");
+    strbuf text;
+    strbuf_init(&text, model->env.allocator, 0);
+    status = tokenizer_bytes(model->tokenizer, id, true, &text);
+    if (status != WEFT_OK) {
+        err_set(err, status, "out of memory for a token's bytes");
+    } else if (text.len > capacity) {
+        *n_bytes = text.len;
+        status = err_set(err, WEFT_LIMIT, "%zu bytes do not fit into %zu", text.len, capacity);
+    } else {
+        *n_bytes = text.len;
+        if (text.len > 0) memcpy(bytes, text.ptr, text.len);
+    }
+    strbuf_deinit(&text);
+    return status;
+}
+
 weft_status weft_detokenizer_create(const weft_model *model, uint32_t flags, weft_detokenizer **out,
                                     weft_error *err)
 {

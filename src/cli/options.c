@@ -215,14 +215,15 @@ static weft_status take_operands(option_parse *p, int argc, char **argv, weft_er
     const char *names[OPTION_OPERANDS] = {p->operand, p->second};
     int n = argc - optind;
     int n_wanted = p->operand == NULL ? 0 : p->second == NULL ? 1 : 2;
+    int n_least = n_wanted > 0 && p->operand[0] == '[' ? 0 : n_wanted;
     if (n > n_wanted && n_wanted == 0)
         return err_set(err, WEFT_ARGUMENT, "'%s' is one word too many", argv[optind]);
     if (n > n_wanted && !p->takes_rest)
         return err_set(err, WEFT_ARGUMENT, "'%s' is one word too many after %s '%s'",
                        argv[optind + n_wanted], names[n_wanted - 1], argv[optind + n_wanted - 1]);
-    if (n < n_wanted) return err_set(err, WEFT_ARGUMENT, "%s is missing", names[n]);
+    if (n < n_least) return err_set(err, WEFT_ARGUMENT, "%s is missing", names[n]);
     p->given = n > 0 ? argv[optind] : NULL;
-    p->given_second = n_wanted > 1 ? argv[optind + 1] : NULL;
+    p->given_second = n_wanted > 1 && n > 1 ? argv[optind + 1] : NULL;
     if (n > n_wanted) p->rest = (option_words){argv + optind + n_wanted, (uint32_t)(n - n_wanted)};
     return WEFT_OK;
 }

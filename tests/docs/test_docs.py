@@ -83,6 +83,38 @@ class Docs(unittest.TestCase):
             for row in rows(table):
                 self.assertRegex(readme.lower(), rf"\b{row}\b", f"README.md does not name {row}")
 
+    def test_server_has_every_endpoint_and_metric(self):
+        manual = (SOURCE / "docs" / "server.md").read_text(encoding="utf-8")
+        sources = "".join(
+            path.read_text(encoding="utf-8")
+            for path in sorted((SOURCE / "src" / "server" / "apis").glob("*.c"))
+        )
+        routes = {
+            f"{method} {path}"
+            for method, path in re.findall(r'\{"(GET|POST)", "([^"]+)",', sources)
+        }
+        self.assertTrue(routes)
+        table = manual.split("## Endpoints")[1].split("##")[0]
+        self.assertEqual(routes, set(re.findall(r"`((?:GET|POST) [^`]+)`", table)))
+        metrics = set(re.findall(r'"((?:vllm|weft):[a-z0-9_]+)', sources))
+        self.assertTrue(metrics)
+        table = manual.split("## Metrics")[1].split("##")[0]
+        self.assertEqual(metrics, set(re.findall(r"`((?:vllm|weft):[a-z0-9_]+)`", table)))
+        fields = set()
+        for name in ("asked.c", "openai.c", "apis/openai_chat.c"):
+            text = (SOURCE / "src" / "server" / name).read_text(encoding="utf-8")
+            fields |= set(re.findall(r'\{"(\w+)", FIELD_(?!IGNORED|REFUSED)', text))
+        known = {"model", "messages", "stream", "stream_options", "include_usage"}
+        inner = {"json", "choice", "regex", "json_object"}
+        for field in sorted(fields - known - inner):
+            self.assertIn(f"`{field}`", manual, f"docs/server.md does not name {field}")
+
+    def test_dialects(self):
+        page = (SOURCE / "docs/chat.md").read_text(encoding="utf-8")
+        table = page[page.index("| dialect |") :]
+        found = re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
+        self.assertEqual(found, rows("chat/dialects/dialects.def"))
+
     def test_links(self):
         for path in [SOURCE / "README.md", SOURCE / "CONTRIBUTING.md", *SOURCE.glob("docs/*.md")]:
             text = path.read_text(encoding="utf-8")

@@ -17,7 +17,7 @@ typedef struct command {
     const char *name;
     const char *verbs;   /* "ppl|kl": one of them stands before the options; NULL: none does */
     size_t verb_at;      /* offset in the values of a const char * for it */
-    const char *operand; /* "MODEL", "PATH" */
+    const char *operand; /* "MODEL", "PATH"; "[MODEL...]": it may be missing */
     const char *second;  /* another one, "DST"; NULL: there is none */
     size_t second_at;    /* offset in the values of a const char * for it */
     const char *rest;    /* "[TEXT...]": words that may stand behind it; NULL: none */

@@ -1,0 +1,48 @@
+/* api.h - the contract of an interface that clients speak.
+ *
+ * A new one is a file NAME.c that defines `const server_api SERVER_API_NAME`, and a row
+ * SERVER_API(NAME) in apis.def; the router knows its routes from there, and docs/server.md must. */
+#ifndef SERVER_APIS_API_H
+#define SERVER_APIS_API_H
+
+#include "server/exchange.h"
+
+enum {
+    ROUTE_OPEN = 1, /* needs no key */
+    ROUTE_ADMIN = 2 /* of administrators */
+};
+
+struct server_route {
+    const char *method;
+    const char *path; /* with '*' at its end: whatever begins so */
+    uint32_t flags;
+    void (*handle)(exchange *x); /* in the loop's thread; the exchange is its to end */
+};
+
+struct server_api {
+    const char *name;
+    const server_route *routes;
+    uint32_t n_routes;
+    /* A failure as its clients know it: JSON, appended. param: the field at fault, or NULL. */
+    void (*write_error)(strbuf *out, uint32_t status, const char *param, const char *message);
+};
+
+extern const server_api *const SERVER_APIS[];
+extern const uint32_t N_SERVER_APIS;
+
+/* The route, or NULL; *other_method: the path is there, for another method. *api: whose it is (or
+ * whose errors a client that asks for that path expects). */
+const server_route *server_api_find(str method, str path, const server_api **api,
+                                    bool *other_method);
+
+/* OpenAI's form of an error, which most clients expect. */
+void openai_write_error(strbuf *out, uint32_t status, const char *param, const char *message);
+
+/* Answers with a failure in the form of its interface. */
+void exchange_fail(exchange *x, uint32_t status, const char *param, const char *message);
+void exchange_fail_weft(exchange *x, const weft_error *err);
+
+/* The status of HTTP for one of ours. */
+uint32_t http_status_of(weft_status status);
+
+#endif

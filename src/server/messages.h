@@ -1,0 +1,39 @@
+/* messages.h - conversations as OpenAI's interfaces have them, checked and made what templates
+ * expect. */
+#ifndef SERVER_MESSAGES_H
+#define SERVER_MESSAGES_H
+
+#include "server/generation.h"
+
+enum { MESSAGES_MOST = 16384 };
+
+/* Appends the array to g->messages; images go to g->images. */
+weft_status messages_read(generation *g, const json *messages, char *param, weft_error *err);
+
+/* Content of a message: text, or an array of parts; appended as JSON. name: of the field. */
+weft_status messages_write_content(generation *g, const json *content, const char *name,
+                                   char *param, weft_error *err);
+
+/* [{"type": "function", "function": {...}}] to g->tools, checked. */
+weft_status messages_read_tools(generation *g, const json *tools, char *param, weft_error *err);
+
+/* {"type": "json_schema", ...}, "text" or "json_object": what the content must be. name: of the
+ * field. */
+weft_status messages_read_format(generation *g, const json *format, const char *name, char *param,
+                                 weft_error *err);
+
+/* What a request says to the template, each by the name that templates know it by. */
+typedef struct messages_variables {
+    str effort;                    /* of reasoning; "none" turns it off; NULL: not said */
+    bool thinks, is_thinking_said; /* whether there is reasoning at all */
+    const json *more;              /* chat_template_kwargs, which come first */
+} messages_variables;
+
+weft_status messages_write_variables(generation *g, const messages_variables *v, char *param,
+                                     weft_error *err);
+
+/* The ids of an assistant's message, when the answer is remembered, as a member behind others:
+ * ,"answer_ids":[...]. calls: as in the message, or NULL. */
+void messages_add_ids(generation *g, str content, const json *calls);
+
+#endif

@@ -1,0 +1,270 @@
+/* server.c - who may come in, where a request goes, and the end. */
+#include "server/server.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "server/apis/api.h"
+#include "server/server_state.h"
+
+enum { REPLAY_BYTES = 64 << 20 };
+
+/* ---- requests -------------------------------------------------------------------------------- */
+
+static void refuse(const server_api *api, strbuf *answer, uint32_t *status, uint32_t with,
+                   const char *message)
+{
+    *status = with;
+    if (api != NULL) {
+        api->write_error(answer, with, NULL, message);
+    } else {
+        openai_write_error(answer, with, NULL, message);
+    }
+}
+
+/* With the head alone: nothing of a body is read for who may not ask. */
+static bool admit(server *s, const http_request *head, uint32_t *status, strbuf *answer)
+{
+    const server_api *api;
+    bool other_method;
+    str allow;
+    const server_route *route = server_api_find(head->method, head->path, &api, &other_method);
+    if (!gate_knows_host(&s->gate, head)) {
+        refuse(api, answer, status, 421, "Host is no name of this server (--allow-host)");
+        return false;
+    }
+    if (!gate_knows_origin(&s->gate, head, &allow)) {
+        refuse(api, answer, status, 403, "pages of this origin may not ask (--allow-origin)");
+        return false;
+    }
+    bool open = route != NULL && (route->flags & ROUTE_OPEN) != 0;
+    if (open || str_equal_text(head->method, "OPTIONS")) return true;
+    exchange_rank rank = gate_rank(&s->gate, head);
+    if (rank == RANK_NONE) {
+        refuse(api, answer, status, 401, "an API key is needed, and this is none");
+        return false;
+    }
+    if (route != NULL && (route->flags & ROUTE_ADMIN) != 0 && rank != RANK_ADMIN) {
+        refuse(api, answer, status, 403, "this needs the key of an administrator");
+        return false;
+    }
+    return true;
+}
+
+/* What a browser asks before a page of another origin may. */
+static void answer_options(exchange *x)
+{
+    if (x->allow_origin.len == 0) {
+        exchange_respond_with(x, 204, "Allow: GET, POST, OPTIONS\r\n", NULL, (str){"", 0});
+        return;
+    }
+    exchange_respond_with(x, 204,
+                          "Access-Control-Allow-Methods: GET, POST, OPTIONS\r\n"
+                          "Access-Control-Allow-Headers: Authorization, Content-Type, X-Api-Key, "
+                          "Anthropic-Version, Anthropic-Beta, "
+                          "Anthropic-Dangerous-Direct-Browser-Access, X-Stainless-Arch, "
+                          "X-Stainless-Lang, X-Stainless-OS, X-Stainless-Package-Version, "
+                          "X-Stainless-Retry-Count, X-Stainless-Runtime, "
+                          "X-Stainless-Runtime-Version, X-Stainless-Timeout\r\n"
+                          "Access-Control-Max-Age: 600\r\n",
+                          NULL, (str){"", 0});
+}
+
+static void route_exchange(exchange *x, bool other_method)
+{
+    server *s = x->server;
+    char text[160];
+    str path = x->in.path;
+    int n = (int)(path.len < 80 ? path.len : 80);
+    if (x->route == NULL && other_method) {
+        snprintf(text, sizeof text, "%.*s is for another method than %.*s", n, path.ptr,
+                 (int)x->in.method.len, x->in.method.ptr);
+        exchange_fail(x, 405, NULL, text);
+    } else if (x->route == NULL) {
+        snprintf(text, sizeof text, "there is nothing at %.*s", n, path.ptr);
+        exchange_fail(x, 404, NULL, text);
+    } else if (s->draining && (x->route->flags & ROUTE_OPEN) == 0) {
+        exchange_fail(x, 503, NULL, "the server is about to end");
+    } else if (s->n_exchanges > s->options->max_requests) {
+        snprintf(text, sizeof text, "%u requests are under way, at most %u may be", s->n_exchanges,
+                 s->options->max_requests);
+        exchange_fail(x, 503, NULL, text);
+    } else {
+        x->route->handle(x);
+    }
+}
+
+static void handle(server *s, exchange *x)
+{
+    bool other_method;
+    x->number = ++s->n_requests;
+    x->next = s->first;
+    if (s->first != NULL) s->first->prev = x;
+    s->first = x;
+    s->n_exchanges++;
+    gate_knows_origin(&s->gate, &x->in, &x->allow_origin);
+    x->rank = gate_rank(&s->gate, &x->in);
+    x->route = server_api_find(x->in.method, x->in.path, &x->api, &other_method);
+    if (str_equal_text(x->in.method, "OPTIONS")) {
+        answer_options(x);
+    } else {
+        route_exchange(x, other_method);
+    }
+}
+
+static void log_exchange(const server *s, const exchange *x)
+{
+    char line[256];
+    if (s->options->log == NULL) return;
+    int n = (int)(x->in.path.len < 80 ? x->in.path.len : 80);
+    snprintf(line, sizeof line, "%.*s %.*s %u %.1f ms%s", (int)x->in.method.len, x->in.method.ptr,
+             n, x->in.path.ptr, x->status, (double)(uv_hrtime() - x->begun_ns) / 1e6,
+             x->conn == NULL ? ", the client left" : "");
+    s->options->log(s->options->user, line);
+}
+
+static void end_loop(server *s)
+{
+    if (s->closing) return;
+    s->closing = true;
+    net_close(s->net);
+    fleet_close(s->fleet);
+    uv_close((uv_handle_t *)&s->stop, NULL);
+    uv_close((uv_handle_t *)&s->drain, NULL);
+}
+
+static void ended(server *s, exchange *x)
+{
+    log_exchange(s, x);
+    if (x->prev != NULL) x->prev->next = x->next;
+    if (x->next != NULL) x->next->prev = x->prev;
+    if (s->first == x) s->first = x->next;
+    s->n_exchanges--;
+    s->n_by_class[x->status / 100 < 6 ? x->status / 100 : 0]++;
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+static void on_drain(uv_timer_t *timer)
+{
+    server *s = timer->data;
+    bool late = clock_now_ns() - s->drain_ns > (uint64_t)s->options->drain_ms * 1000000U;
+    if (late || (s->n_exchanges == 0 && net_is_idle(s->net))) {
+        net_close(s->net);
+        /* Exchanges whose client is gone end when their threads are done. */
+        if (s->n_exchanges == 0) end_loop(s);
+    }
+}
+
+static void on_stop(uv_async_t *async)
+{
+    server *s = async->data;
+    uint32_t n = __atomic_load_n(&s->n_stops, __ATOMIC_RELAXED);
+    if (n == 0) return;
+    if (!s->draining) {
+        s->draining = true;
+        s->drain_ns = clock_now_ns();
+        net_drain(s->net);
+        uv_timer_start(&s->drain, on_drain, 0, 20);
+    }
+    if (n > 1) s->drain_ns = 0;
+}
+
+void server_stop(server *s)
+{
+    __atomic_add_fetch(&s->n_stops, 1, __ATOMIC_RELAXED);
+    uv_async_send(&s->stop);
+}
+
+static weft_status check_options(const server_options *o, weft_error *err)
+{
+    if (o->n_models == 0) return err_set(err, WEFT_ARGUMENT, "there is no model to serve");
+    for (uint32_t i = 0; i < o->n_models; i++) {
+        for (uint32_t j = 0; j < i; j++) {
+            if (strcmp(o->models[i].name, o->models[j].name) != 0) continue;
+            return err_set(err, WEFT_ARGUMENT, "two models are called '%s'; NAME=PATH names them",
+                           o->models[i].name);
+        }
+    }
+    return WEFT_OK;
+}
+
+static weft_status open_parts(server *s, weft_error *err)
+{
+    const server_options *o = s->options;
+    static const net_calls CALLS = {.admit = admit, .handle = handle, .ended = ended};
+    s->net_options = (net_options){.host = o->host,
+                                   .port = o->port,
+                                   .max_connections = o->max_connections,
+                                   .body_bytes = o->body_bytes,
+                                   .head_ms = 10000,
+                                   .body_ms = 20000,
+                                   .body_all_ms = 300000,
+                                   .idle_ms = 75000,
+                                   .unread_ms = 120000,
+                                   .beat_ms = 15000};
+    weft_status status = replay_create(REPLAY_BYTES, &s->replay, err);
+    if (status == WEFT_OK) status = net_open(&s->loop, &s->net_options, &CALLS, s, &s->net, err);
+    if (status != WEFT_OK) return status;
+    s->gate = (gate){.options = o, .loopback = net_is_loopback(s->net)};
+    status = fleet_create(&s->loop, o, &s->fleet, err);
+    if (status != WEFT_OK) net_close(s->net);
+    return status;
+}
+
+weft_status server_create(const server_options *options, server **out, weft_error *err)
+{
+    *out = NULL;
+    weft_status status = check_options(options, err);
+    if (status != WEFT_OK) return status;
+    server *s = mem_alloc_zero(mem_system(), sizeof *s);
+    if (s == NULL) return err_set(err, WEFT_NOMEM, "out of memory for the server");
+    s->options = options;
+    s->begun_ns = clock_now_ns();
+    s->begun_time = (int64_t)time(NULL);
+    if (uv_loop_init(&s->loop) != 0) {
+        mem_free(mem_system(), s, sizeof *s);
+        return err_set(err, WEFT_DEVICE, "the system gives no event loop");
+    }
+    uv_async_init(&s->loop, &s->stop, on_stop);
+    uv_timer_init(&s->loop, &s->drain);
+    s->stop.data = s->drain.data = s;
+    status = open_parts(s, err);
+    if (status == WEFT_OK) {
+        *out = s;
+        return WEFT_OK;
+    }
+    uv_close((uv_handle_t *)&s->stop, NULL);
+    uv_close((uv_handle_t *)&s->drain, NULL);
+    s->closing = true;
+    server_destroy(s);
+    return status;
+}
+
+uint16_t server_port(const server *s)
+{
+    return net_port(s->net);
+}
+
+weft_status server_run(server *s, weft_error *err)
+{
+    (void)err;
+    uv_run(&s->loop, UV_RUN_DEFAULT);
+    return WEFT_OK;
+}
+
+void server_destroy(server *s)
+{
+    if (s == NULL) return;
+    if (!s->closing) end_loop(s);
+    uv_run(&s->loop, UV_RUN_DEFAULT);
+    if (s->net != NULL) net_free(s->net);
+    fleet_destroy(s->fleet);
+    replay_destroy(s->replay);
+    uv_loop_close(&s->loop);
+    mem_free(mem_system(), s, sizeof *s);
+}

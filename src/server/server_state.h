@@ -1,0 +1,31 @@
+/* server_state.h - the server's own parts, for the files of this folder. */
+#ifndef SERVER_SERVER_STATE_H
+#define SERVER_SERVER_STATE_H
+
+#include "server/fleet.h"
+#include "server/gate.h"
+#include "server/net.h"
+#include "server/replay.h"
+
+struct server {
+    const server_options *options;
+    uv_loop_t loop;
+    net_options net_options;
+    net *net;
+    fleet *fleet;
+    replay *replay;
+    gate gate;
+    uv_async_t stop;
+    uv_timer_t drain; /* the end of patience */
+    uint32_t n_stops; /* atomic: how often server_stop was called */
+    bool draining, closing;
+    uint64_t drain_ns; /* when draining began */
+    exchange *first;   /* under way */
+    uint32_t n_exchanges;
+    uint64_t n_requests;
+    uint64_t begun_ns;
+    int64_t begun_time;     /* Unix */
+    uint64_t n_by_class[6]; /* answers by status / 100 */
+};
+
+#endif
