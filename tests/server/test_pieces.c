@@ -1,4 +1,4 @@
-/* test_pieces.c - parts of an answer, as models and their mistakes make them, to pieces and events. */
+/* test_pieces.c - parts of an answer, as models and their mistakes make them, become pieces. */
 #include "server/pieces.h"
 
 #include <string.h>
@@ -68,8 +68,11 @@ static void bench_deinit(bench *b)
 /* A part that came with a token, whose entry is its number. */
 static void give(bench *b, weft_part_kind kind, uint32_t call, const char *text)
 {
-    weft_part part = {
-        .struct_size = sizeof part, .kind = kind, .call = call, .text = text, .n_bytes = strlen(text)};
+    weft_part part = {.struct_size = sizeof part,
+                      .kind = kind,
+                      .call = call,
+                      .text = text,
+                      .n_bytes = strlen(text)};
     if (b->a.logprobs.len > 0) strbuf_add_char(&b->a.logprobs, ',');
     strbuf_printf(&b->a.logprobs, "%u", b->a.n_ids++);
     if (kind == WEFT_PART_CONTENT) strbuf_add_text(&b->a.content, text);
@@ -132,8 +135,7 @@ static void test_not_whole(void **state)
     give(&b, WEFT_PART_ARGUMENTS, 1, "{\"a");
     pieces_finish(&b.pieces, &b.a, &WRITER);
     pieces_finish(&b.pieces, &b.a, &WRITER);
-    assert_string_equal(strbuf_text(&b.said),
-                        "0:call({.|1:text(<tool_call>{[2,3].)2:call({\"a.|");
+    assert_string_equal(strbuf_text(&b.said), "0:call({.|1:text(<tool_call>{[2,3].)2:call({\"a.|");
     assert_false(b.pieces.all[0].whole);
     assert_true(b.pieces.all[1].whole);
     assert_false(b.pieces.all[2].whole);
