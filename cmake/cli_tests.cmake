@@ -7,6 +7,11 @@ if(TARGET weft)
         add_test(NAME cli/${name} COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/cli/test_cli.py
             $<TARGET_FILE:weft> ${CMAKE_SOURCE_DIR} ${name})
     endforeach()
+    foreach(name Pull Choice Broken Wrong Access)
+        add_test(NAME cli/hub/${name} COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/hub/test_hub.py
+            $<TARGET_FILE:weft> ${CMAKE_SOURCE_DIR} ${name})
+        set_tests_properties(cli/hub/${name} PROPERTIES SKIP_RETURN_CODE 77)
+    endforeach()
     add_test(NAME server/apis COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/server/test_apis.py
         $<TARGET_FILE:weft> ${CMAKE_SOURCE_DIR})
     # As the clients' own packages see it: tools/clients.sh has them.

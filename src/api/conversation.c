@@ -60,7 +60,7 @@ static void add_shown(void *user, const char *marker)
     add_id(c, marker, c->shown, &c->n_shown, WEFT_SHOWN_IDS);
 }
 
-/* A marker may be a special token and text behind it: what is in <...> or [...] at its beginning. */
+/* A marker may be a special token and text behind it: the token ends with its first bracket. */
 static void add_shown_part(void *user, const char *marker)
 {
     char token[64];

@@ -24,8 +24,8 @@ struct weft_chat {
     weft_grammar *grammar;
 };
 
-/* Renders, and puts what was sampled in its place: prompt, n_replayed and what the prompt's end says
- * of reasoning. */
+/* Renders, and puts what was sampled in its place: prompt, n_replayed, and what the prompt's end
+ * says of reasoning. */
 weft_status chat_make_prompt(weft_chat *chat, const weft_chat_options *options, str tools,
                              weft_error *err);
 

@@ -97,6 +97,7 @@ static const dfa *copy_dfa(program *to, const dfa *from)
     if (d == NULL) return NULL;
     d->next = copy(to, from->next, (size_t)from->n_states * from->n_classes, sizeof *from->next);
     d->flag = copy(to, from->flag, from->n_states, 1);
+    d->wide = copy(to, from->wide, from->n_states, sizeof *from->wide);
     return d;
 }
 

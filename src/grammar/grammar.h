@@ -4,11 +4,12 @@
  * once (grammar_compile) and then shared, and each answer has its own state (grammar_state). What
  * each kind means, and what a schema may hold, is in docs/grammar.md.
  *
- * Where things are: regex.h reads regular expressions, gbnf.c rules, schema_*.c JSON Schema, parts.c
- * what puts them together; all end in a program (program.h), which machine.h walks. A new keyword of JSON Schema gets a row in
- * the table of schema_read.c; it becomes a constraint of a form (schema.h), a new one if need be:
- * then how two meet (schema_meet.c), its opposite (schema_not.c), which values pass
- * (schema_admit.c), what is written (schema_emit.c), and a row in docs/grammar.md. */
+ * Where things are: regex.h reads regular expressions, gbnf.c rules, schema_*.c JSON Schema,
+ * parts.c what puts them together; all end in a program (program.h), which machine.h walks. A new
+ * keyword of JSON Schema gets a row in the table of schema_read.c; it becomes a constraint of a
+ * form (schema.h), a new one if need be: then how two meet (schema_meet.c), its opposite
+ * (schema_not.c), which values pass (schema_admit.c), what is written (schema_emit.c), and a row in
+ * docs/grammar.md. */
 #ifndef GRAMMAR_GRAMMAR_H
 #define GRAMMAR_GRAMMAR_H
 
@@ -111,8 +112,8 @@ bool grammar_state_ended(const grammar_state *s);
  * GRAMMAR_ROLLBACK. */
 weft_status grammar_state_rollback(grammar_state *s, uint32_t n, weft_error *err);
 
-/* Up to most tokens that are or spell what must come next, the longest first; each is in the mask that it
- * meets. A hint: another way to spell the same may be allowed as well. */
+/* Up to most tokens that are or spell what must come next, the longest first; each is in the mask
+ * that it meets. A hint: another way to spell the same may be allowed as well. */
 weft_status grammar_state_forced(grammar_state *s, int32_t *tokens, uint32_t most, uint32_t *n,
                                  weft_error *err);
 

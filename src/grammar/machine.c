@@ -346,3 +346,55 @@ weft_status machine_join(machine *m, const uint32_t from[2], const machine_roots
     }
     return *to == MACHINE_UNKNOWN ? no_room(m, err) : WEFT_OK;
 }
+
+static uint32_t try_without(machine *m, uint32_t from, const uint32_t *places, uint32_t n)
+{
+    uint32_t first = m->n_configs, next = 0;
+    machine_state s = m->states[from];
+    begin_step(m);
+    for (uint32_t i = 0; i < s.n; i++) {
+        const config c = m->configs[s.first + i];
+        if (next < n && places[next] == i) {
+            next++;
+        } else {
+            keep(m, c.node, c.cell, c.q, c.count);
+        }
+    }
+    return finish_step(m, first);
+}
+
+weft_status machine_without(machine *m, const uint32_t *from, const uint32_t *places, uint32_t n,
+                            const machine_roots *roots, uint32_t *to, weft_error *err)
+{
+    *to = try_without(m, *from, places, n);
+    if (*to == MACHINE_UNKNOWN && m->full) {
+        machine_collect(m, roots);
+        *to = try_without(m, *from, places, n);
+    }
+    return *to == MACHINE_UNKNOWN ? no_room(m, err) : WEFT_OK;
+}
+
+static void add_first(const program *p, const config *c, byte_set *bytes)
+{
+    const program_node *n = &p->nodes[c->node];
+    if (n->kind == NODE_KIND_BYTES)
+        for (uint32_t k = 0; k < 4; k++) bytes->bits[k] |= p->sets[n->arg].bits[k];
+    if (n->kind != NODE_KIND_LEXEME) return;
+    const dfa *d = p->lexemes[n->arg]->automaton;
+    for (uint32_t b = 0; b < 256; b++)
+        if (dfa_step(d, c->q, (unsigned char)b) != DFA_DEAD)
+            byte_set_add(bytes, (unsigned char)b, (unsigned char)b);
+}
+
+void machine_follow(machine *m, config place, byte_set *bytes)
+{
+    uint32_t first = m->n_configs;
+    *bytes = (byte_set){{0}};
+    begin_step(m);
+    meet(m, m->program->nodes[place.node].next, settle(m, place.cell));
+    look_at_all(m);
+    for (uint32_t i = first; i < m->n_configs; i++) add_first(m->program, &m->configs[i], bytes);
+    /* Without room for all places: any byte. */
+    if (m->full || m->out_of_room) byte_set_add(bytes, 0, 255);
+    m->n_configs = first;
+}

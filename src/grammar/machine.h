@@ -1,5 +1,5 @@
-/* machine.h - walks a program: which bytes and named tokens (symbols, program.h) may come next, in a
- * table that grows as it is used.
+/* machine.h - walks a program: which bytes and named tokens (symbols, program.h) may come next, in
+ * a table that grows as it is used.
  *
  * A state is a set of places in the program, each with its stack of calls and loops; equal stacks
  * are one chain of cells, equal sets one state, and where a symbol leads from a state is worked out
@@ -85,6 +85,13 @@ weft_status machine_step(machine *m, const uint32_t *from, uint32_t symbol,
  * either may be dead. */
 weft_status machine_join(machine *m, const uint32_t from[2], const machine_roots *roots,
                          uint32_t *to, weft_error *err);
+
+/* The state without some of its places, by their numbers, which ascend; from as in a step. */
+weft_status machine_without(machine *m, const uint32_t *from, const uint32_t *places, uint32_t n,
+                            const machine_roots *roots, uint32_t *to, weft_error *err);
+
+/* Bytes that may come behind the lexeme of a place, once it has taken one, and perhaps others. */
+void machine_follow(machine *m, config place, byte_set *bytes);
 
 /* What is known already, MACHINE_UNKNOWN otherwise. */
 static inline uint32_t machine_look(const machine *m, uint32_t state, uint32_t symbol)

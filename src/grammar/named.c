@@ -1,6 +1,8 @@
 /* named.c - which token a text or a number means. */
 #include "grammar/named.h"
 
+#include "base/utf8.h"
+
 enum { SHOWN_BYTES = 60 };
 
 bool named_of_text(program *p, const grammar_vocab *v, str text, named_token *token)
@@ -25,6 +27,11 @@ bool named_of_id(program *p, const grammar_vocab *v, int64_t id, named_token *to
     if (id < 0 || id >= v->n_tokens) {
         program_fail(p, WEFT_ARGUMENT, "token %lld of a vocabulary of %u", (long long)id,
                      v->n_tokens);
+        return false;
+    }
+    str bytes = vocab_bytes(v, (uint32_t)id);
+    if (!utf8_valid(bytes.ptr, bytes.len)) {
+        program_fail(p, WEFT_UNSUPPORTED, "token %u is a part of a character", (uint32_t)id);
         return false;
     }
     *token = (named_token){(uint32_t)id, vocab_is_end(v, (uint32_t)id)};

@@ -13,7 +13,7 @@ void source_gbnf(program *p, const grammar_vocab *v, str text);
 void source_schema(program *p, str text);
 void source_parts(program *p, const grammar_vocab *v, str text);
 
-/* The same as a part of p, which has its rule 0 already. json is borrowed until the call returns. */
+/* The same as a part of p, which has its rule 0 already. JSON is borrowed until they return. */
 uint32_t node_choice(program *p, const json *list, uint32_t next);
 uint32_t node_gbnf(program *p, const grammar_vocab *v, str text, uint32_t next);
 uint32_t node_schema(program *p, const json *root, uint32_t next);

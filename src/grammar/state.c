@@ -4,6 +4,7 @@
 
 #include "base/assert.h"
 #include "grammar/compiled.h"
+#include "grammar/wide.h"
 
 enum {
     HISTORY = 2 * GRAMMAR_ROLLBACK + 2,
@@ -23,14 +24,21 @@ struct grammar_state {
     uint32_t n_walked;
 };
 
-static size_t head_bytes(void)
+/* Behind the struct: the two sets of tokens that wide.h takes, then the machine's memory. */
+static size_t head_bytes(const grammar *g)
 {
-    return size_align(sizeof(grammar_state), 64);
+    return size_align(sizeof(grammar_state), 64) +
+           size_align(2 * (size_t)g->vocab->n_words * sizeof(uint64_t), 64);
+}
+
+static uint64_t *token_sets(grammar_state *s)
+{
+    return (uint64_t *)(void *)((char *)s + size_align(sizeof *s, 64));
 }
 
 size_t grammar_state_bytes(const grammar *g)
 {
-    return head_bytes() + machine_bytes(&g->program, &g->limits);
+    return head_bytes(g) + machine_bytes(&g->program, &g->limits);
 }
 
 static weft_status take_memory(const grammar *g, grammar_state **out, weft_error *err)
@@ -50,7 +58,7 @@ weft_status grammar_state_create(grammar *g, grammar_state **out, weft_error *er
     grammar_state *s = *out;
     memset(s, 0, sizeof *s);
     s->n_bytes = grammar_state_bytes(g);
-    status = machine_init(&s->machine, &g->program, &g->limits, (char *)s + head_bytes(), err);
+    status = machine_init(&s->machine, &g->program, &g->limits, (char *)s + head_bytes(g), err);
     if (status != WEFT_OK) {
         mem_free(g->allocator, s, s->n_bytes);
         *out = NULL;
@@ -75,7 +83,7 @@ weft_status grammar_state_clone(const grammar_state *s, grammar_state **out, wef
     weft_status status = take_memory(s->grammar, out, err);
     if (status != WEFT_OK) return status;
     memcpy(*out, s, sizeof *s);
-    machine_copy(&(*out)->machine, &s->machine, (char *)*out + head_bytes());
+    machine_copy(&(*out)->machine, &s->machine, (char *)*out + head_bytes(s->grammar));
     (void)grammar_ref(s->grammar);
     return WEFT_OK;
 }
@@ -200,49 +208,6 @@ static void allow(uint32_t token, uint64_t *bits)
     bits[(token - 1) >> 6] |= (uint64_t)1 << ((token - 1) & 63);
 }
 
-/* Whether a node that is not a plain lexeme's could take the first byte of a plain character. */
-static bool takes_plain(const program *p, const config *c)
-{
-    const program_node *n = &p->nodes[c->node];
-    if (n->kind == NODE_KIND_END || n->kind == NODE_KIND_TOKEN) return false;
-    if (n->kind != NODE_KIND_BYTES) return true;
-    const uint64_t *set = p->sets[n->arg].bits;
-    uint64_t quote = (uint64_t)1 << '"', backslash = (uint64_t)1 << ('\\' - 64);
-    return ((set[0] >> 32 << 32) & ~quote) != 0 || (set[1] & ~backslash) != 0 || set[3] != 0;
-}
-
-/* How many plain characters are allowed behind the state whatever they are, where that is all that
- * begins with one; UINT32_MAX: any number. 0 when it is not so. */
-static uint32_t plain_room(const machine *m, uint32_t state_i)
-{
-    const program *p = m->program;
-    const machine_state *state = &m->states[state_i];
-    uint32_t most = 0;
-    bool others = false;
-    for (uint32_t i = 0; i < state->n; i++) {
-        const config *c = &m->configs[state->first + i];
-        const program_node *n = &p->nodes[c->node];
-        if (n->kind != NODE_KIND_LEXEME) {
-            others |= takes_plain(p, c);
-            continue;
-        }
-        const lexeme *lex = p->lexemes[n->arg];
-        if ((lex->automaton->flag[c->q] & DFA_PLAIN) == 0) {
-            others = true;
-            continue;
-        }
-        uint32_t room = UINT32_MAX;
-        if (lex->lengths != NULL && lex->max != LEXEME_ENDLESS) {
-            /* It must still come to an end behind them. */
-            uint32_t least = lex->lengths[c->q];
-            room = c->count + least < lex->max ? lex->max - c->count - least : 0;
-        }
-        if (room > most) most = room;
-    }
-    if (most < GRAMMAR_TOKEN_BYTES && others) return 0;
-    return most;
-}
-
 /* What the loop of a walk reads: rows by state along the path. */
 static void find_rows(const grammar_state *s, uint32_t n, size_t *rows)
 {
@@ -250,12 +215,27 @@ static void find_rows(const grammar_state *s, uint32_t n, size_t *rows)
     for (uint32_t i = 0; i < n; i++) rows[i] = s->path[i] * n_columns;
 }
 
+/* Whether the lexeme of a place takes any plain token and can still end. */
+static bool takes_all(const program *p, const config *c)
+{
+    const program_node *n = &p->nodes[c->node];
+    if (n->kind != NODE_KIND_LEXEME) return false;
+    const lexeme *lex = p->lexemes[n->arg];
+    if ((lex->automaton->flag[c->q] & DFA_PLAIN) == 0) return false;
+    if (lex->lengths == NULL || lex->max == LEXEME_ENDLESS) return true;
+    uint32_t least = lex->lengths[c->q];
+    return c->count + least + GRAMMAR_TOKEN_BYTES <= lex->max;
+}
+
 /* Whether any plain token is allowed behind the state, whatever else is. */
 static bool is_roomy(machine *m, uint32_t state)
 {
     enum { ROOMY = 1, NARROW };
     machine_state *s = &m->states[state];
-    if (s->note == 0) s->note = plain_room(m, state) >= GRAMMAR_TOKEN_BYTES ? ROOMY : NARROW;
+    if (s->note != 0) return s->note == ROOMY;
+    s->note = NARROW;
+    for (uint32_t i = 0; i < s->n && s->note != ROOMY; i++)
+        if (takes_all(m->program, &m->configs[s->first + i])) s->note = ROOMY;
     return s->note == ROOMY;
 }
 
@@ -272,7 +252,9 @@ static uint32_t allow_below(const vocab_tree *t, uint32_t at, const uint32_t *sa
     return end;
 }
 
-static weft_status walk(grammar_state *s, const vocab_tree *t, uint64_t *bits, weft_error *err)
+/* From path[0], the nodes first to end of a tree, which are all that is below some roots. */
+static weft_status walk(grammar_state *s, const vocab_tree *t, uint32_t first, uint32_t end,
+                        uint64_t *bits, weft_error *err)
 {
     const uint32_t *same = s->grammar->vocab->same, *table = s->machine.rows;
     const unsigned char *class_of = s->machine.program->class_of;
@@ -280,9 +262,8 @@ static weft_status walk(grammar_state *s, const vocab_tree *t, uint64_t *bits, w
     size_t rows[GRAMMAR_TOKEN_BYTES + 1];
     bool plain = t == &s->grammar->vocab->trees[VOCAB_PLAIN];
     uint32_t n_walked = 0;
-    s->path[0] = now(s);
     find_rows(s, 1, rows);
-    for (uint32_t i = 0; i < t->n_nodes; n_walked++) {
+    for (uint32_t i = first; i < end; n_walked++) {
         const vocab_node n = t->nodes[i];
         uint32_t depth = n.what & 255, to = table[rows[depth - 1] + class_of[n.place & 255]];
         if (to == MACHINE_UNKNOWN) {
@@ -309,12 +290,58 @@ static weft_status walk(grammar_state *s, const vocab_tree *t, uint64_t *bits, w
     return WEFT_OK;
 }
 
-/* All plain tokens of at most that many characters. */
-static void allow_plain(const grammar_vocab *v, uint32_t room, uint64_t *bits)
+/* The tokens of a set, one by one. */
+static weft_status try_tokens(grammar_state *s, const uint64_t *set, uint64_t *bits,
+                              weft_error *err)
 {
-    for (uint32_t w = 0; w < v->n_words; w++) bits[w] |= v->plain[w];
-    for (uint32_t i = 0; i < v->n_plain && v->n_chars[i] > room; i++)
-        bits[v->by_length[i] >> 6] &= ~((uint64_t)1 << (v->by_length[i] & 63));
+    const grammar_vocab *v = s->grammar->vocab;
+    s->path[0] = now(s);
+    for (uint32_t w = 0; w < v->n_words; w++) {
+        for (uint64_t word = set[w]; word != 0; word &= word - 1) {
+            uint32_t token = w * 64 + (uint32_t)__builtin_ctzll(word);
+            weft_status status = take_bytes(s, vocab_bytes(v, token), err);
+            if (status != WEFT_OK) return status;
+            if (s->path[1] != MACHINE_DEAD) allow(token + 1, bits);
+        }
+    }
+    return WEFT_OK;
+}
+
+/* Below the roots of some bytes. */
+static weft_status walk_tops(grammar_state *s, const byte_set *tops, uint64_t *bits,
+                             weft_error *err)
+{
+    const vocab_tree *t = &s->grammar->vocab->trees[VOCAB_PLAIN];
+    s->path[0] = now(s);
+    for (uint32_t at = 0; at < t->n_nodes; at = vocab_next(&t->nodes[at])) {
+        if (!byte_set_has(tops, vocab_byte(&t->nodes[at]))) continue;
+        weft_status status = walk(s, t, at, vocab_next(&t->nodes[at]), bits, err);
+        if (status != WEFT_OK) return status;
+    }
+    return WEFT_OK;
+}
+
+/* Plain tokens: what is known of wide places, and a walk for the others. */
+static weft_status allow_plain(grammar_state *s, uint64_t *bits, weft_error *err)
+{
+    const grammar_vocab *v = s->grammar->vocab;
+    const vocab_tree *t = &v->trees[VOCAB_PLAIN];
+    uint64_t *sets = token_sets(s);
+    wide w = {.bits = bits, .open = sets, .scratch = sets + v->n_words};
+    weft_status status = WEFT_OK;
+    wide_allow(&w, &s->machine, now(s), v);
+    s->n_walked += w.work;
+    if (w.n_open > 0) status = try_tokens(s, w.open, bits, err);
+    if (status == WEFT_OK && w.n > 0) status = walk_tops(s, &w.tops, bits, err);
+    s->path[0] = now(s);
+    if (status != WEFT_OK || w.n == s->machine.states[s->path[0]].n) return status;
+    if (w.n > 0) {
+        uint32_t rest;
+        const machine_roots roots = {{s->history, s->path, NULL}, {s->n_history, 1, 0}};
+        status = machine_without(&s->machine, s->path, w.places, w.n, &roots, &rest, err);
+        s->path[0] = rest;
+    }
+    return status == WEFT_OK ? walk(s, t, 0, t->n_nodes, bits, err) : status;
 }
 
 /* The named tokens that may come. A step may give states other numbers, but leaves the places of
@@ -337,14 +364,11 @@ static weft_status allow_named(grammar_state *s, uint64_t *bits, weft_error *err
 
 static weft_status walk_all(grammar_state *s, uint64_t *bits, weft_error *err)
 {
-    const grammar_vocab *v = s->grammar->vocab;
-    uint32_t room = plain_room(&s->machine, now(s));
-    if (room > 0) allow_plain(v, room, bits);
-    weft_status status = WEFT_OK;
-    if (room == 0) status = walk(s, &v->trees[VOCAB_PLAIN], bits, err);
-    if (status == WEFT_OK) status = walk(s, &v->trees[VOCAB_OTHER], bits, err);
-    if (status == WEFT_OK) status = allow_named(s, bits, err);
-    return status;
+    const vocab_tree *others = &s->grammar->vocab->trees[VOCAB_OTHER];
+    weft_status status = allow_plain(s, bits, err);
+    s->path[0] = now(s);
+    if (status == WEFT_OK) status = walk(s, others, 0, others->n_nodes, bits, err);
+    return status == WEFT_OK ? allow_named(s, bits, err) : status;
 }
 
 static bool has_any(const uint64_t *bits, uint32_t n_words)

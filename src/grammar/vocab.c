@@ -129,6 +129,19 @@ static weft_status list_plain(grammar_vocab *v, const entry *entries, uint32_t n
     return WEFT_OK;
 }
 
+static void mark_chars(grammar_vocab *v, const entry *entries, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t token = entries[i].token;
+        for (uint32_t k = 0; k < entries[i].n_bytes; k++) {
+            unsigned char b = entries[i].bytes[k];
+            if ((b & 0xc0) == 0x80) continue;
+            size_t c = b < 0x80 ? b - 0x20u : b - 0xc2u + VOCAB_NARROW;
+            v->has[c * v->n_words + (token >> 6)] |= (uint64_t)1 << (token & 63);
+        }
+    }
+}
+
 static weft_status make_names(grammar_vocab *v, const grammar_tokens *tokens, entry *entries,
                               weft_error *err)
 {
@@ -154,6 +167,7 @@ static weft_status make_trees(grammar_vocab *v, entry *entries, weft_error *err)
             if (bytes.len > v->longest) v->longest = (uint32_t)bytes.len;
         }
         if (which == VOCAB_PLAIN) status = list_plain(v, entries, n, err);
+        if (which == VOCAB_PLAIN) mark_chars(v, entries, n);
         if (status == WEFT_OK) status = make_tree(v, &v->trees[which], entries, n, err);
     }
     return status;
@@ -198,12 +212,13 @@ static weft_status fill(grammar_vocab *v, const grammar_tokens *tokens, weft_err
     v->same = mem_alloc_zero(v->allocator, ((size_t)v->n_tokens + 1) * sizeof *v->same);
     v->starts = mem_alloc(v->allocator, ((size_t)v->n_tokens + 1) * sizeof *v->starts);
     v->plain = mem_alloc_zero(v->allocator, v->n_words * sizeof *v->plain);
+    v->has = mem_alloc_zero(v->allocator, (size_t)VOCAB_CHARS * v->n_words * sizeof *v->has);
     v->ends = mem_alloc_zero(v->allocator, v->n_words * sizeof *v->ends);
     size_t n_entries = ((size_t)v->n_tokens + 1) * sizeof(entry);
     entry *entries = mem_alloc(v->allocator, n_entries);
     weft_status status = WEFT_OK;
-    if (v->same == NULL || v->starts == NULL || v->plain == NULL || v->ends == NULL ||
-        entries == NULL)
+    if (v->same == NULL || v->starts == NULL || v->plain == NULL || v->has == NULL ||
+        v->ends == NULL || entries == NULL)
         status = out_of_memory(err, v->n_tokens);
     if (status == WEFT_OK) status = mark_ends(v, tokens, err);
     if (status == WEFT_OK) status = copy_bytes(v, tokens, err);
@@ -250,6 +265,7 @@ void grammar_vocab_destroy(grammar_vocab *v)
     mem_free(a, v->same, ((size_t)v->n_tokens + 1) * sizeof *v->same);
     mem_free(a, v->starts, ((size_t)v->n_tokens + 1) * sizeof *v->starts);
     mem_free(a, v->plain, v->n_words * sizeof *v->plain);
+    mem_free(a, v->has, (size_t)VOCAB_CHARS * v->n_words * sizeof *v->has);
     mem_free(a, v->ends, v->n_words * sizeof *v->ends);
     mem_free(a, v->by_length, v->n_plain * sizeof *v->by_length);
     mem_free(a, v->n_chars, v->n_plain);

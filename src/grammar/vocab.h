@@ -39,6 +39,17 @@ typedef struct vocab_tree {
 
 enum { VOCAB_PLAIN, VOCAB_OTHER, VOCAB_TREES };
 
+/* Characters of plain tokens, by the number of their first byte: 0x20 to 0x7f, 0xc2 to 0xf4. */
+enum {
+    VOCAB_NARROW = 0x60,
+    VOCAB_CHARS = VOCAB_NARROW + 0xf4 - 0xc2 + 1,
+};
+
+static inline unsigned char vocab_char(uint32_t number)
+{
+    return (unsigned char)(number < VOCAB_NARROW ? 0x20 + number : 0xc2 + number - VOCAB_NARROW);
+}
+
 struct grammar_vocab {
     const weft_allocator *allocator;
     uint32_t n_rows, n_words, n_tokens;
@@ -46,6 +57,7 @@ struct grammar_vocab {
     vocab_tree names;       /* of tokens without bytes */
     uint32_t *same;         /* [n_tokens] 1 + the next token of the same bytes, 0: none */
     uint64_t *plain;        /* [n_words] the tokens of the plain tree */
+    uint64_t *has;          /* [VOCAB_CHARS, n_words] those that have one that begins so */
     uint32_t *by_length;    /* [n_plain] those tokens, from the longest on */
     unsigned char *n_chars; /* [n_plain] characters of each in by_length */
     uint32_t n_plain;

@@ -157,8 +157,8 @@ static void test_refusals(void **state)
     expect(m, CHAT(.messages_json = HI, .tools_json = TOOLS, .tool_name = "g"), WEFT_ARGUMENT,
            "'g', of which there is no tool");
     expect(m, CHAT(.messages_json = HI, .tools_json = "{}"), WEFT_ARGUMENT, "tools are object");
-    expect(m, CHAT(.messages_json = HI, .tools_json = TOOL_OF("{\"name\": \"a b\"}")), WEFT_ARGUMENT,
-           "tool 0: its name 'a b'");
+    expect(m, CHAT(.messages_json = HI, .tools_json = TOOL_OF("{\"name\": \"a b\"}")),
+           WEFT_ARGUMENT, "tool 0: its name 'a b'");
     expect(m,
            CHAT(.messages_json = HI, .tool_choice = "required",
                 .tools_json = TOOL_OF("{\"name\": \"bad\", \"description\": \"\", \"parameters\": "
@@ -168,7 +168,8 @@ static void test_refusals(void **state)
     expect(m, CHAT(.messages_json = HI, .variables_json = "{\"messages\": 1}"), WEFT_ARGUMENT,
            "'messages' is no name");
     expect(m, CHAT(.messages_json = HI, .flags = 8), WEFT_ARGUMENT, "unknown flags 8");
-    expect(m, CHAT(.messages_json = HI, .has_form = true, .form = "{\"type\": 3}", .form_bytes = 11),
+    expect(m,
+           CHAT(.messages_json = HI, .has_form = true, .form = "{\"type\": 3}", .form_bytes = 11),
            WEFT_FORMAT, "type");
     expect(m,
            CHAT(.messages_json =
@@ -290,11 +291,11 @@ static void test_templates(void **state)
     static const struct {
         const char *name, *dialect;
         bool calls;
-    } CASES[] = {{"im_tools", "hermes", true},       {"im_xml_tools", "qwen_xml", true},
+    } CASES[] = {{"im_tools", "hermes", true},          {"im_xml_tools", "qwen_xml", true},
                  {"im_vision_think", "qwen_xml", true}, {"tekken", "mistral", true},
-                 {"turns_typed", "gemma4", true},    {"channels", "harmony", true},
-                 {"observation", "glm", true},       {"im_middle", "kimi", true},
-                 {"header_builtin", "llama3", true}, {"chatml", "plain", false}};
+                 {"turns_typed", "gemma4", true},       {"channels", "harmony", true},
+                 {"observation", "glm", true},          {"im_middle", "kimi", true},
+                 {"header_builtin", "llama3", true},    {"chatml", "plain", false}};
     for (size_t i = 0; i < COUNT_OF(CASES); i++) {
         weft_model *m = open_fixture(CASES[i].name, NULL);
         weft_chat *chat = open_chat(m, &CHAT(.messages_json = HI, .tools_json = TOOLS));
@@ -322,14 +323,13 @@ static void test_reasoning_opened(void **state)
     assert_true(info_of(chat).in_reasoning);
     check_answer(chat, "hm\n</think>\n\nYes.", "hm", "Yes.", "");
     weft_chat_close(chat);
-    chat = open_chat(m, &CHAT(.messages_json = HI,
-                              .variables_json = "{\"enable_thinking\": false}"));
+    chat =
+        open_chat(m, &CHAT(.messages_json = HI, .variables_json = "{\"enable_thinking\": false}"));
     assert_false(info_of(chat).in_reasoning);
     check_answer(chat, "Yes.", "", "Yes.", "");
     weft_chat_close(chat);
     /* What a user says is not the template. */
-    chat = open_chat(m, &CHAT(.messages_json =
-                                  "[{\"role\": \"user\", \"content\": \"<think>\"}]",
+    chat = open_chat(m, &CHAT(.messages_json = "[{\"role\": \"user\", \"content\": \"<think>\"}]",
                               .flags = WEFT_CHAT_NO_GENERATION_PROMPT));
     assert_false(info_of(chat).in_reasoning);
     weft_chat_close(chat);
@@ -396,12 +396,12 @@ static size_t odd_ids(const weft_model *m, const char *text, int32_t *ids)
 
 typedef struct turns {
     const char *fixture, *variables;
-    const char *sampled;     /* the answer's text */
-    const char *message;     /* the client's: content, reasoning, calls */
-    const char *next;        /* messages behind it */
-    bool exact;              /* the next prompt begins with this one and what was sampled */
+    const char *sampled; /* the answer's text */
+    const char *message; /* the client's: content, reasoning, calls */
+    const char *next;    /* messages behind it */
+    bool exact;          /* the next prompt begins with this one and what was sampled */
     uint32_t n_replayed;
-    const char *kept;        /* not exact: the part of sampled that stands there as it was */
+    const char *kept; /* not exact: the part of sampled that stands there as it was */
 } turns;
 
 static bool has_ids(const int32_t *in, size_t n_in, const int32_t *ids, size_t n)
@@ -427,8 +427,8 @@ static void check_turns(const turns *t)
                   t->message);
     write_ids(&messages, ids, n);
     strbuf_printf(&messages, "]}, %s]", t->next);
-    weft_chat *second = open_chat(
-        m, &CHAT(.messages_json = messages.ptr, .tools_json = TOOLS, .variables_json = t->variables));
+    weft_chat *second = open_chat(m, &CHAT(.messages_json = messages.ptr, .tools_json = TOOLS,
+                                           .variables_json = t->variables));
     weft_chat_info a = info_of(first), b = info_of(second);
     if (b.n_replayed != t->n_replayed) fail_msg("%s: %u replayed", t->fixture, b.n_replayed);
     if (t->exact) {
@@ -475,8 +475,9 @@ static const turns TURNS[] = {
      "\"content\": \"\", \"reasoning_content\": \"so\", \"tool_calls\": [{\"id\": \"1\", \"type\": "
      "\"function\", \"function\": {\"name\": \"f\", \"arguments\": \"{}\"}}]",
      "{\"role\": \"tool\", \"tool_call_id\": \"1\", \"content\": \"2\"}", true, 1, NULL},
-    {"im_vision_think", NULL, "so.\n</think>\n\nHello there, you", "\"content\": \"Hello there, you\"",
-     "{\"role\": \"user\", \"content\": \"More\"}", false, 1, "Hello there, you"},
+    {"im_vision_think", NULL, "so.\n</think>\n\nHello there, you",
+     "\"content\": \"Hello there, you\"", "{\"role\": \"user\", \"content\": \"More\"}", false, 1,
+     "Hello there, you"},
     {"im_vision_think", "{\"enable_thinking\": false}",
      "<tool_call>\n<function=f>\n</function>\n</tool_call>",
      "\"content\": \"\", \"tool_calls\": [{\"id\": \"1\", \"type\": \"function\", \"function\": "
@@ -484,16 +485,17 @@ static const turns TURNS[] = {
      "{\"role\": \"tool\", \"tool_call_id\": \"1\", \"content\": \"2\"}", true, 1, NULL},
     /* Thoughts are dropped by this template; of final messages the text is kept. */
     {"channels", NULL,
-     "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>Hello you",
-     "\"content\": \"Hello you\"", "{\"role\": \"user\", \"content\": \"More\"}", false, 1, "lo you"},
+     "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>"
+     "Hello you",
+     "\"content\": \"Hello you\"", "{\"role\": \"user\", \"content\": \"More\"}", false, 1,
+     "lo you"},
     /* Calls of messages are written otherwise than they were: as the message is. */
-    {"channels", NULL,
-     "<|channel|>commentary to=functions.f <|constrain|>json<|message|>{}",
+    {"channels", NULL, "<|channel|>commentary to=functions.f <|constrain|>json<|message|>{}",
      "\"content\": \"\", \"tool_calls\": [{\"id\": \"1\", \"type\": \"function\", \"function\": "
      "{\"name\": \"f\", \"arguments\": \"{}\"}}]",
      "{\"role\": \"tool\", \"tool_call_id\": \"1\", \"content\": \"2\"}", false, 0, NULL},
-    {"plain", NULL, "x", "\"content\": \"x\"", "{\"role\": \"user\", \"content\": \"More\"}", false, 1,
-     NULL},
+    {"plain", NULL, "x", "\"content\": \"x\"", "{\"role\": \"user\", \"content\": \"More\"}", false,
+     1, NULL},
 };
 
 static void test_replay(void **state)
@@ -647,9 +649,11 @@ static void check_forced_dialect(const dialect *d, const char *more)
 {
     weft_model *m = open_signs(d, more);
     weft_engine *engine = open_engine(m);
-    check_forced(m, engine, &CHAT(.messages_json = HI, .tools_json = TOOLS, .tool_choice = "required"));
-    check_forced(m, engine, &CHAT(.messages_json = HI, .tools_json = TOOLS, .tool_name = "get-x",
-                                  .one_call = true));
+    check_forced(m, engine,
+                 &CHAT(.messages_json = HI, .tools_json = TOOLS, .tool_choice = "required"));
+    check_forced(
+        m, engine,
+        &CHAT(.messages_json = HI, .tools_json = TOOLS, .tool_name = "get-x", .one_call = true));
     weft_engine_close(engine);
     weft_model_close(m);
 }
@@ -681,9 +685,9 @@ static void test_forms(void **state)
         check_forced(m, engine,
                      &CHAT(.messages_json = HI, .tools_json = TOOLS, .tool_name = "get-x",
                            .one_call = i == 2));
-        weft_chat *chat = open_chat(
-            m, &CHAT(.messages_json = HI, .has_form = true, .form_kind = WEFT_GRAMMAR_CHOICE,
-                     .form = "[\"red\", \"blue\"]", .form_bytes = 15));
+        weft_chat *chat = open_chat(m, &CHAT(.messages_json = HI, .has_form = true,
+                                             .form_kind = WEFT_GRAMMAR_CHOICE,
+                                             .form = "[\"red\", \"blue\"]", .form_bytes = 15));
         strbuf text;
         heard h;
         strbuf_init(&text, mem_system(), 0);
@@ -707,8 +711,9 @@ static void test_strict(void **state)
 {
     (void)state;
     static const char STRICT[] =
-        "[{\"type\": \"function\", \"function\": {\"name\": \"s\", \"strict\": true, \"parameters\": "
-        "{\"type\": \"object\", \"properties\": {\"a\": {\"const\": 7}}, \"required\": [\"a\"], "
+        "[{\"type\": \"function\", \"function\": {\"name\": \"s\", \"strict\": true, "
+        "\"parameters\": {\"type\": \"object\", \"properties\": {\"a\": {\"const\": 7}}, "
+        "\"required\": [\"a\"], "
         "\"additionalProperties\": false}}}]";
     uint32_t n;
     const dialect *const *rows = dialect_table(&n);
@@ -726,6 +731,11 @@ static void test_strict(void **state)
 
 static test_folder swept;
 
+static const char TURNS_SWEPT[] =
+    "[{\"role\": \"user\", \"content\": \"Hi\"}, "
+    "{\"role\": \"assistant\", \"content\": \"x\", \"answer_ids\": [300, 301]}, "
+    "{\"role\": \"user\", \"content\": \"Ho\"}]";
+
 static weft_status sweep(const env *world, void *user, weft_error *err)
 {
     weft_model *m = NULL;
@@ -735,9 +745,7 @@ static weft_status sweep(const env *world, void *user, weft_error *err)
     weft_model_options how = {.struct_size = sizeof how, .allocator = world->allocator};
     weft_status status = weft_model_open(swept.path, &how, &m, err);
     weft_chat_options options =
-        CHAT(.messages_json = "[{\"role\": \"user\", \"content\": \"Hi\"}, {\"role\": \"assistant\", "
-                              "\"content\": \"x\", \"answer_ids\": [300, 301]}, {\"role\": \"user\", "
-                              "\"content\": \"Ho\"}]",
+        CHAT(.messages_json = TURNS_SWEPT,
              .tools_json = TOOL_OF("{\"name\": \"f\", \"description\": \"d\"}"),
              .variables_json = "{\"enable_thinking\": false}");
     if (status == WEFT_OK) status = weft_chat_open(m, &options, &chat, err);

@@ -10,6 +10,7 @@
 #include "base/rng.h"
 #include "base/utf8.h"
 #include "grammar/grammar.h"
+#include "grammar/program.h"
 #include "support/fault.h"
 #include "support/grammar_world.h"
 #include "support/test.h"
@@ -550,6 +551,68 @@ static void test_dialects(void **state)
     grammar_vocab_destroy(v);
 }
 
+/* Added tokens of a tokenizer: one that is special is a control token, one that is not is matched
+ * by its bytes, as one token or in others, and can be demanded. */
+static void test_added_tokens(void **state)
+{
+    (void)state;
+    const env world = {mem_system(), io_system(), NULL};
+    static const char ADDED[] = "<|system|>", YES[] = "\"special\": true",
+                      NO[] = "\"special\":false";
+    char *text;
+    size_t n;
+    tokenizer *t;
+    grammar_vocab *v;
+    weft_error err = {.status = WEFT_OK};
+    assert_ok(io_read_file(world.io, world.allocator, TINY_PATH("draft/tokenizer.json"), 1 << 24,
+                           &text, &n, &err),
+              &err);
+    char *flag = strstr(strstr(text, ADDED), YES);
+    memcpy(flag, NO, sizeof NO - 1);
+    assert_ok(tokenizer_parse(&world, text, n, &t, &err), &err);
+    mem_free(world.allocator, text, n + 1);
+    int32_t end = tokenizer_find(t, str_of("<|end|>")), added = tokenizer_find(t, str_of(ADDED));
+    int32_t user = tokenizer_find(t, str_of("<|user|>"));
+    assert_ok(grammar_vocab_of(&world, t, tokenizer_n_vocab(t), &end, 1, &v, &err), &err);
+    token_list letters;
+    token_list_init(&letters, world.allocator);
+    assert_ok(tokenizer_encode(t, str_of(ADDED), TOKENIZER_PLAIN, &letters, &err), &err);
+    assert_true(letters.len > 1);
+    static const struct {
+        const char *source;
+        bool one, spelled, control;
+    } ADDED_CASES[] = {
+        {"{\"text\":\"<|system|>\"}", true, true, false},
+        {"{\"until\":\"<|system|>\"}", true, true, false},
+        {"{\"until\":\"<|system|>\",\"token\":true}", true, false, false},
+        {"{\"token\":\"<|system|>\"}", true, false, false},
+        {"{\"text\":\"<|user|>\"}", false, false, true},
+        {"{\"token\":\"<|user|>\"}", false, false, true},
+        {"{\"until\":\"<|user|>\"}", false, false, true},
+        {"{\"free\":true}", true, true, false},
+        {"{\"free\":true,\"without\":[\"<|system|>\"]}", false, false, false},
+    };
+    for (size_t i = 0; i < COUNT_OF(ADDED_CASES); i++) {
+        grammar *g = world_compile(v, GRAMMAR_PARTS, ADDED_CASES[i].source);
+        for (uint32_t way = 0; way < 3; way++) {
+            grammar_state *s;
+            assert_ok(grammar_state_create(g, &s, &err), &err);
+            const int32_t *ids = way == 0 ? &added : way == 1 ? letters.ids : &user;
+            size_t n_ids = way == 1 ? letters.len : 1, k = 0;
+            while (k < n_ids && grammar_state_accept(s, ids[k], NULL) == WEFT_OK) k++;
+            bool taken = k == n_ids && grammar_state_can_end(s);
+            const bool wanted[] = {ADDED_CASES[i].one, ADDED_CASES[i].spelled,
+                                   ADDED_CASES[i].control};
+            if (taken != wanted[way]) fail_msg("%s: %u", ADDED_CASES[i].source, way);
+            grammar_state_destroy(s);
+        }
+        grammar_unref(g);
+    }
+    token_list_deinit(&letters);
+    grammar_vocab_destroy(v);
+    tokenizer_destroy(t);
+}
+
 /* ---- drawn texts ---- */
 
 /* Every call of a drawn text is one. */
@@ -668,6 +731,7 @@ static void test_refused(void **state)
         {"{\"token\":\"c\"}", "'c' is no token of this model", WEFT_ARGUMENT},
         {"{\"token\":13}", "token 13 of a vocabulary of 13", WEFT_ARGUMENT},
         {"{\"token\":-1}", "token -1", WEFT_ARGUMENT},
+        {"{\"token\":7}", "token 7 is a part of a character", WEFT_UNSUPPORTED},
         {"{\"token\":true}", "'token' is boolean", WEFT_FORMAT},
         {"{\"all\":[{\"text\":\"<|end|>\"},{\"text\":\"a\"}]}",
          "part at '/all/0': token 11 ends an answer", WEFT_ARGUMENT},
@@ -774,19 +838,27 @@ static void test_limits(void **state)
 static void test_many_names(void **state)
 {
     (void)state;
+    enum { N = 260 };
+    static const str BYTES[N] = {{"a", 1}, {"b", 1}};
+    static const int32_t END = 1;
+    const grammar_tokens tokens = {N, N, BYTES, NULL, &END, 1};
+    const env world = {mem_system(), NULL, NULL};
+    grammar_vocab *v;
     weft_error err = {.status = WEFT_OK};
-    for (uint32_t n = 256; n <= 258; n += 2) {
+    assert_ok(grammar_vocab_create(&world, &tokens, &v, &err), &err);
+    for (uint32_t n = PROGRAM_TOKENS; n <= PROGRAM_TOKENS + 1; n++) {
         strbuf text;
         strbuf_init(&text, mem_system(), 0);
         add_times(&text, "{\"all\":[{\"text\":\"\"}", 1);
-        for (uint32_t i = 0; i < n; i++)
-            if (i != WORLD_END) (void)strbuf_printf(&text, ",{\"token\":%u}", i);
+        for (uint32_t i = 0; i < n; i++) (void)strbuf_printf(&text, ",{\"token\":%u}", i + 2);
         add_times(&text, "]}", 1);
-        weft_status status = compiles(&text, &err);
-        assert_status(n == 256 ? WEFT_OK : WEFT_LIMIT, status, &err);
+        weft_status status =
+            world_compiles(v, GRAMMAR_PARTS, (str){strbuf_text(&text), text.len}, &err);
+        assert_status(n == PROGRAM_TOKENS ? WEFT_OK : WEFT_LIMIT, status, &err);
         strbuf_deinit(&text);
     }
     assert_message(&err, "256 named tokens");
+    grammar_vocab_destroy(v);
 }
 
 /* ---- failures ---- */
@@ -865,9 +937,10 @@ int main(void)
     bytes_vocab = world_vocab(false);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_sequences), cmocka_unit_test(test_dialects),
-        cmocka_unit_test(test_drawn),         cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_limits),        cmocka_unit_test(test_many_names),
-        cmocka_unit_test(test_faults),        cmocka_unit_test(test_steady),
+        cmocka_unit_test(test_drawn),         cmocka_unit_test(test_added_tokens),
+        cmocka_unit_test(test_refused),       cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_many_names),    cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_steady),
     };
     int failed = TEST_RUN("grammar/parts", tests);
     grammar_vocab_destroy(small);

@@ -58,8 +58,8 @@ struct dialect {
     dialect_named named;
     dialect_xml xml;
     dialect_typed typed;
-    /* How a call that must be is written: open, for each call its begin, the tool's name, arguments,
-     * its end, and a separator before the next; close. */
+    /* How a call that must be is written: open, for each call its begin, the tool's name, what
+     * stands before arguments, these, its end, and a separator before the next; close. */
     dialect_writing writing, older;
     const char *older_sign,
         *newer_sign;  /* the template has it, or lacks it: older; NULL: neither */

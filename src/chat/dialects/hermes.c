@@ -1,4 +1,4 @@
-/* hermes.c - Hermes, Qwen 2.5 and 3, and many more: an object of name and arguments between tags. */
+/* hermes.c - Hermes, Qwen 2.5 and 3, and many more: an object of name and arguments in tags. */
 #include "chat/dialects/dialect.h"
 
 const dialect DIALECT_HERMES = {

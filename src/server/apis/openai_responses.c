@@ -81,9 +81,9 @@ static void write_item(const answer *a, const piece *p, uint32_t i, bool whole, 
 
 /* ---- the response ---------------------------------------------------------------------------- */
 
-static void write_real(strbuf *out, const char *name, float given, float otherwise)
+static void write_real(strbuf *out, const char *name, float told, float otherwise)
 {
-    strbuf_printf(out, ",\"%s\":%.7g", name, (double)(given >= 0.0F ? given : otherwise));
+    strbuf_printf(out, ",\"%s\":%.7g", name, (double)(told >= 0.0F ? told : otherwise));
 }
 
 static void write_usage(const generation *g, strbuf *out)
