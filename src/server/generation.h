@@ -1,5 +1,6 @@
-/* generation.h - one request for answers, whatever interface it came by: read, made ready, submitted,
- * polled, cancelled. An interface reads its body and writes its answer; what lies between is here. */
+/* generation.h - one request for answers, whatever interface it came by: read, made ready,
+ * submitted, polled, cancelled. An interface reads its body and writes its answer; what lies
+ * between is here. */
 #ifndef SERVER_GENERATION_H
 #define SERVER_GENERATION_H
 

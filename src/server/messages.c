@@ -251,18 +251,37 @@ static weft_status read_message(generation *g, const json *from, const char *whe
     return strbuf_add_char(&g->messages, '}');
 }
 
-/* Two results for one call would leave it open which one counts. */
-static weft_status check_result(const json *messages, size_t i, char *param, weft_error *err)
+weft_status messages_note_result(messages_results *r, str id, bool *again, weft_error *err)
 {
-    str id = json_text(json_get(json_at(messages, i), "tool_call_id"));
-    for (size_t j = i; j-- > 0;) {
-        const json *before = json_at(messages, j);
-        if (!str_equal_text(json_text(json_get(before, "role")), "tool")) break;
-        if (!str_equal(json_text(json_get(before, "tool_call_id")), id)) continue;
-        return field_wrong(param, "messages", err, "has two results for the call '%.*s'",
-                           (int)(id.len < 64 ? id.len : 64), id.ptr);
+    uint32_t previous = MAP_NONE;
+    weft_status status = WEFT_OK;
+    if (!r->has_ids) status = map_init(&r->ids, mem_system(), 16, err);
+    if (status != WEFT_OK) return status;
+    r->has_ids = true;
+    status = map_put(&r->ids, id, 1, &previous, err);
+    *again = previous != MAP_NONE;
+    return status;
+}
+
+void messages_forget_results(messages_results *r)
+{
+    if (r->has_ids) map_deinit(&r->ids);
+    r->has_ids = false;
+}
+
+/* Results count until there is another message. */
+static weft_status check_result(messages_results *r, const message *m, char *param, weft_error *err)
+{
+    bool again = false;
+    str id = m->tool_call_id;
+    if (!str_equal_text(m->role, "tool")) {
+        messages_forget_results(r);
+        return WEFT_OK;
     }
-    return WEFT_OK;
+    weft_status status = messages_note_result(r, id, &again, err);
+    if (status != WEFT_OK || !again) return status;
+    return field_wrong(param, "messages", err, "has two results for the call '%.*s'",
+                       (int)(id.len < 64 ? id.len : 64), id.ptr);
 }
 
 weft_status messages_read(generation *g, const json *messages, char *param, weft_error *err)
@@ -273,18 +292,18 @@ weft_status messages_read(generation *g, const json *messages, char *param, weft
     if (n > MESSAGES_MOST)
         return field_wrong(param, "messages", err, "has %zu messages, at most %d can be", n,
                            MESSAGES_MOST);
-    strbuf_add_char(&g->messages, '[');
-    for (size_t i = 0; i < n; i++) {
+    messages_results results = {.has_ids = false};
+    weft_status status = strbuf_add_char(&g->messages, '[');
+    for (size_t i = 0; i < n && status == WEFT_OK; i++) {
         char where[WHERE_BYTES];
         message m;
         snprintf(where, sizeof where, "messages[%zu].", i);
         if (i > 0) strbuf_add_char(&g->messages, ',');
-        weft_status status = read_message(g, json_at(messages, i), where, &m, param, err);
-        if (status == WEFT_OK && m.tool_call_id.ptr != NULL)
-            status = check_result(messages, i, param, err);
-        if (status != WEFT_OK) return err_set(err, status, "the messages are too long");
+        status = read_message(g, json_at(messages, i), where, &m, param, err);
+        if (status == WEFT_OK) status = check_result(&results, &m, param, err);
     }
-    weft_status status = strbuf_add_char(&g->messages, ']');
+    messages_forget_results(&results);
+    if (status == WEFT_OK) status = strbuf_add_char(&g->messages, ']');
     return status == WEFT_OK ? status : err_set(err, status, "the messages are too long");
 }
 
