@@ -234,6 +234,14 @@ static answer_call *add_call(answer *a, str name)
     return call;
 }
 
+/* One call was allowed, and is there: what might come behind it is not waited for. (A grammar ends
+ * the answer itself.) */
+static void end_early(answer *a)
+{
+    a->ends_early = true;
+    weft_cancel(a->g->model->engine, a->handle, NULL);
+}
+
 /* False: out of memory. */
 static bool keep_part(answer *a, const weft_part *part)
 {
@@ -252,6 +260,7 @@ static bool keep_part(answer *a, const weft_part *part)
         return call == NULL || strbuf_add(&call->arguments, text.ptr, text.len) == WEFT_OK;
     case WEFT_PART_CALL_END:
         if (call != NULL) call->whole = true;
+        if (call != NULL && a->g->one_call && !a->g->has_grammar) end_early(a);
         return true;
     case WEFT_PART_CALL_UNDONE:
         if (call != NULL) call->undone = true;
@@ -319,7 +328,7 @@ static void remember(answer *a, const weft_event *event)
 {
     const generation *g = a->g;
     uint32_t n = a->n_ids;
-    if (!g->is_chat || a->finish != WEFT_FINISH_STOP || event->stop_text >= 0) return;
+    if (!g->is_chat || event->finish != WEFT_FINISH_STOP || event->stop_text >= 0) return;
     if (event->stop_id >= 0 && n > 0 && a->ids[n - 1] == event->stop_id) n--;
     replay_key key;
     replay_key_init(&key, str_of(g->model->name), (str){strbuf_text(&a->content), a->content.len});
@@ -336,6 +345,7 @@ static bool take_done(answer *a, const weft_event *event)
 {
     generation *g = a->g;
     a->finish = event->finish;
+    if (a->ends_early && a->finish != WEFT_FINISH_ERROR) a->finish = WEFT_FINISH_STOP;
     a->stop_text = event->stop_text;
     a->n_known = event->n_known;
     a->n_cached = event->n_cached;
