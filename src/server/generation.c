@@ -102,6 +102,9 @@ static void count_end(generation *g, const answer *a)
     m->n_cached_tokens += a->n_cached;
     m->n_drafted += a->n_drafted;
     m->n_accepted += a->n_accepted;
+    if (a->n_ids > 1)
+        histogram_add(&m->each_s, METRICS_EACH_S,
+                      (double)(a->ns_last - a->ns_first) / 1e9 / (a->n_ids - 1));
     if (a->done)
         histogram_add(&m->whole_s, METRICS_WHOLE_S,
                       (double)(clock_now_ns() - g->submitted_ns) / 1e9);
@@ -302,23 +305,20 @@ static bool give_text(answer *a, const char *text, size_t n)
 
 /* ---- events ---------------------------------------------------------------------------------- */
 
-static void note_time(answer *a)
+/* When tokens were sampled, not when they were polled. */
+static void note_time(answer *a, const weft_event *event)
 {
     metrics *m = &a->g->model->metrics;
-    uint64_t now = clock_now_ns();
-    if (a->first_ns == 0) {
-        a->first_ns = now;
-        histogram_add(&m->first_s, METRICS_FIRST_S, (double)(now - a->g->submitted_ns) / 1e9);
-    } else {
-        histogram_add(&m->between_s, METRICS_BETWEEN_S, (double)(now - a->last_ns) / 1e9);
-    }
-    a->last_ns = now;
+    if (a->ns_first == 0)
+        histogram_add(&m->first_s, METRICS_FIRST_S, (double)event->ns_first / 1e9);
+    a->ns_first = event->ns_first;
+    a->ns_last = event->ns_last;
     m->n_new_tokens++;
 }
 
 static bool take_token(answer *a, const weft_event *event)
 {
-    note_time(a);
+    note_time(a, event);
     return keep_logprobs(a, event) && keep_id(a, event->token) &&
            give_text(a, event->text, event->n_text);
 }

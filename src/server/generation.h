@@ -37,7 +37,7 @@ typedef struct answer {
     weft_finish finish;
     int32_t stop_text;
     uint32_t n_known, n_cached, n_drafted, n_accepted, n_paused;
-    uint64_t first_ns, last_ns; /* when its first and its last token were seen; 0: never */
+    uint64_t ns_first, ns_last; /* from the submit to its first token, and its last; 0: none */
     bool done;
     bool ends_early; /* it was cancelled since all that may be said is */
     void *own;       /* the interface's */
