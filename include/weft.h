@@ -620,6 +620,8 @@ typedef struct weft_event {
     const char *text; /* not NULL */
     /* With DONE: the id that ended it and which of stop_texts did; -1: none. */
     int32_t stop_id, stop_text;
+    /* From the submit to the first token, and to the last one so far; 0: there is none. */
+    uint64_t ns_first, ns_last;
 } weft_event;
 
 /* The next event of a request, NONE if there is none yet. */

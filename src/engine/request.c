@@ -139,7 +139,9 @@ static request *request_create(const weft_engine *e, const weft_request *from, m
     r->flags = from->flags;
     r->salt = from->cache_salt;
     r->priority = from->priority;
-    if (from->deadline_ms > 0) r->deadline = clock_now_ns() + (uint64_t)from->deadline_ms * 1000000;
+    r->ns_submitted = clock_now_ns();
+    if (from->deadline_ms > 0)
+        r->deadline = r->ns_submitted + (uint64_t)from->deadline_ms * 1000000;
     r->prompt_logits = from->prompt_logits;
     r->new_logits = from->new_logits;
     r->logits_rows = from->prompt_logits_rows;
@@ -300,6 +302,8 @@ weft_status engine_poll(weft_engine *e, weft_handle handle, weft_event *event, w
         event->n_cached = r->n_cached;
         event->n_known = r->n_known;
         event->cache_limit = r->cache_limit;
+        event->ns_first = r->ns_first;
+        event->ns_last = r->ns_last;
     }
     thread_lock_drop(e->lock);
     if (r == NULL) return unknown_handle(handle, err);

@@ -84,9 +84,11 @@ struct request {
     weft_handle handle;
     uint64_t number; /* in order of submission */
     int32_t priority;
-    uint64_t deadline;        /* of clock_now_ns(); 0: none */
-    uint64_t n_idle;          /* steps it had no part in */
-    uint64_t stepped, passed; /* the last step it had a part in, and that it let others pass in */
+    uint64_t deadline;          /* of clock_now_ns(); 0: none */
+    uint64_t ns_submitted;      /* likewise */
+    uint64_t ns_first, ns_last; /* from there to its first and last token; 0: none */
+    uint64_t n_idle;            /* steps it had no part in */
+    uint64_t stepped, passed;   /* the last step it had a part in, and that it let others pass in */
     uint32_t n_paused;
     request_phase phase;
     int32_t *tokens; /* [n_prompt + max_new]: the prompt, then what was sampled */

@@ -7,6 +7,7 @@
  * without drafts, whatever was proposed (KV-38). */
 #include <string.h>
 
+#include "base/clock.h"
 #include "engine/state.h"
 
 uint32_t verify_propose(weft_engine *e, request *r, uint32_t most, int32_t *out)
@@ -44,6 +45,8 @@ static weft_finish sample_next(weft_engine *e, request *r, const float *logits)
     bool ended;
     if (sampling_next(e, r, logits, &s, &r->error) != WEFT_OK) return WEFT_FINISH_ERROR;
     if (constraint_take(r, s.id, &ended, &r->error) != WEFT_OK) return WEFT_FINISH_ERROR;
+    r->ns_last = clock_now_ns() - r->ns_submitted;
+    if (new_i == 0) r->ns_first = r->ns_last;
     r->tokens[r->n_tokens++] = s.id;
     r->logprobs[new_i] = s.logprob;
     weft_finish finish = new_i + 1 == r->max_new ? WEFT_FINISH_LENGTH : WEFT_FINISH_NONE;
