@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/map.h"
 #include "base/mem.h"
 #include "server/server_state.h"
 
@@ -251,16 +252,36 @@ static weft_status read_message(generation *g, const json *from, const char *whe
     return strbuf_add_char(&g->messages, '}');
 }
 
-/* Two results for one call would leave it open which one counts. */
-static weft_status check_result(const json *messages, size_t i, char *param, weft_error *err)
+/* Two results for one call would leave it open which one counts. seen: ids and where they
+ * were last; first: of the results that are together. */
+static weft_status check_result(map *seen, str id, uint32_t i, uint32_t first, char *param,
+                                weft_error *err)
 {
-    str id = json_text(json_get(json_at(messages, i), "tool_call_id"));
-    for (size_t j = i; j-- > 0;) {
-        const json *before = json_at(messages, j);
-        if (!str_equal_text(json_text(json_get(before, "role")), "tool")) break;
-        if (!str_equal(json_text(json_get(before, "tool_call_id")), id)) continue;
-        return field_wrong(param, "messages", err, "has two results for the call '%.*s'",
-                           (int)(id.len < 64 ? id.len : 64), id.ptr);
+    uint32_t before;
+    weft_status status = map_put(seen, id, i, &before, err);
+    if (status != WEFT_OK || before == MAP_NONE || before < first) return status;
+    return field_wrong(param, "messages", err, "has two results for the call '%.*s'",
+                       (int)(id.len < 64 ? id.len : 64), id.ptr);
+}
+
+static weft_status read_messages(generation *g, const json *messages, map *seen, char *param,
+                                 weft_error *err)
+{
+    uint32_t n = (uint32_t)json_length(messages);
+    uint32_t first = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        char where[WHERE_BYTES];
+        message m;
+        snprintf(where, sizeof where, "messages[%u].", i);
+        if (i > 0) strbuf_add_char(&g->messages, ',');
+        weft_status status = read_message(g, json_at(messages, i), where, &m, param, err);
+        if (status != WEFT_OK) return status;
+        if (!str_equal_text(m.role, "tool")) {
+            first = i + 1;
+            continue;
+        }
+        status = check_result(seen, m.tool_call_id, i, first, param, err);
+        if (status != WEFT_OK) return status;
     }
     return WEFT_OK;
 }
@@ -273,18 +294,13 @@ weft_status messages_read(generation *g, const json *messages, char *param, weft
     if (n > MESSAGES_MOST)
         return field_wrong(param, "messages", err, "has %zu messages, at most %d can be", n,
                            MESSAGES_MOST);
+    map seen;
+    weft_status status = map_init(&seen, mem_system(), 0, err);
+    if (status != WEFT_OK) return status;
     strbuf_add_char(&g->messages, '[');
-    for (size_t i = 0; i < n; i++) {
-        char where[WHERE_BYTES];
-        message m;
-        snprintf(where, sizeof where, "messages[%zu].", i);
-        if (i > 0) strbuf_add_char(&g->messages, ',');
-        weft_status status = read_message(g, json_at(messages, i), where, &m, param, err);
-        if (status == WEFT_OK && m.tool_call_id.ptr != NULL)
-            status = check_result(messages, i, param, err);
-        if (status != WEFT_OK) return err_set(err, status, "the messages are too long");
-    }
-    weft_status status = strbuf_add_char(&g->messages, ']');
+    status = read_messages(g, messages, &seen, param, err);
+    map_deinit(&seen);
+    if (status == WEFT_OK) status = strbuf_add_char(&g->messages, ']');
     return status == WEFT_OK ? status : err_set(err, status, "the messages are too long");
 }
 
