@@ -37,6 +37,7 @@ struct conn {
     uint64_t deadline;      /* of uv_now(): when it is closed for doing nothing; 0: never */
     uint64_t body_deadline; /* of the whole body; 0: none is read */
     size_t n_unwritten;
+    size_t n_queued; /* of n_unwritten, that the system has not taken, when it was looked at last */
     size_t n_lingered;
     size_t n_body; /* bytes of memory that its body has, as counted in net */
     bool begun;     /* bytes of a request are there */
@@ -440,6 +441,15 @@ static void expire(conn *c)
     }
 }
 
+/* A client that reads, however slowly, may go on. */
+static void note_reading(conn *c, uint64_t now)
+{
+    size_t n = c->n_unwritten > 0 ? uv_stream_get_write_queue_size((uv_stream_t *)&c->tcp) : 0;
+    bool reads = n < c->n_queued && c->deadline != 0;
+    c->n_queued = n;
+    if (reads) c->deadline = now + c->net->options->unread_ms;
+}
+
 static void on_tick(uv_timer_t *timer)
 {
     net *n = timer->data;
@@ -448,6 +458,7 @@ static void on_tick(uv_timer_t *timer)
     for (conn *c = n->first, *next; c != NULL; c = next) {
         next = c->next;
         if (c->closing) continue;
+        note_reading(c, now);
         bool late = (c->deadline != 0 && now >= c->deadline) ||
                     (c->body_deadline != 0 && now >= c->body_deadline);
         if (late) {
