@@ -85,7 +85,7 @@ static weft_status make_vocab(const env *world, grammar_vocab **v, weft_error *e
         at += list[i].len;
     }
     static const int32_t ENDS[] = {N_TOKENS - 1};
-    const grammar_tokens tokens = {N_TOKENS, N_TOKENS, list, ENDS, 1};
+    const grammar_tokens tokens = {N_TOKENS, N_TOKENS, list, NULL, ENDS, 1};
     weft_status status = grammar_vocab_create(world, &tokens, v, err);
     strbuf_deinit(&all);
     return status;
@@ -119,6 +119,23 @@ static const char PERSON[] =
     "\"maxLength\":2000,\"pattern\":\"^\\\\S\"}},\"required\":[\"name\",\"age\",\"kind\"],"
     "\"additionalProperties\":false}";
 
+static const char CALLS[] =
+    "{\"all\":[{\"optional\":{\"all\":[{\"text\":\"<think>\\n\"},{\"until\":\"</"
+    "think>\"}]}},{\"repeat\":{"
+    "\"all\":[{\"until\":\"<tool_call>\"},{\"text\":\"\\n\"},{\"any\":[{\"schema\":{\"type\":"
+    "\"object\","
+    "\"properties\":{\"name\":{\"const\":\"weather\"},\"arguments\":{\"type\":\"object\","
+    "\"properties\":{"
+    "\"city\":{\"type\":\"string\"},\"days\":{\"type\":\"integer\",\"minimum\":1}},\"required\":["
+    "\"city\"],"
+    "\"additionalProperties\":false}},\"required\":[\"name\",\"arguments\"],"
+    "\"additionalProperties\":"
+    "false}},{\"schema\":{\"type\":\"object\",\"properties\":{\"name\":{\"const\":\"search\"},"
+    "\"arguments\":"
+    "{\"type\":\"object\"}},\"required\":[\"name\",\"arguments\"],\"additionalProperties\":false}}]"
+    "},{"
+    "\"text\":\"\\n</tool_call>\"}]},\"max\":4},{\"free\":true,\"without\":[\"<tool_call>\"]}]}";
+
 static const struct {
     const char *name;
     grammar_kind kind;
@@ -144,6 +161,10 @@ static const struct {
      "root ::= expr\nexpr ::= term ([-+*/] term)*\nterm ::= [0-9]{1,6} | name | \"(\" expr \")\"\n"
      "name ::= [a-z_]{1,30}",
      "(12+alpha*(3-beta_two)/7)*(x+(y-(z*400)))"},
+    {"calls", GRAMMAR_PARTS, CALLS,
+     "<think>\nThe user wants to know whether 2 < 3, and the weather.</think>It is. Let me see: "
+     "<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Turin\", \"days\": 3}}\n"
+     "</tool_call> It may well rain; take <b>an umbrella</b>, and"},
 };
 
 typedef struct times {

@@ -29,10 +29,10 @@ target_link_libraries(weft_static INTERFACE ${archive} ${WEFT_LIBS})
 # ---- the program: a client of weft.h, with a second copy of base/ that the archive cannot see
 if(EXISTS ${CMAKE_SOURCE_DIR}/src/cli/main.c)
     file(GLOB_RECURSE CLI_SOURCES CONFIGURE_DEPENDS src/cli/*.c)
-    add_executable(weft ${CLI_SOURCES} $<TARGET_OBJECTS:weft_server>
+    add_executable(weft ${CLI_SOURCES} $<TARGET_OBJECTS:weft_server> $<TARGET_OBJECTS:weft_page>
         $<FILTER:$<TARGET_OBJECTS:weft_objects>,INCLUDE,/src/base/>)
     target_include_directories(weft PRIVATE src)
-    target_link_libraries(weft PRIVATE weft_flags weft_static PkgConfig::UV weft_llhttp)
+    target_link_libraries(weft PRIVATE weft_flags weft_hub weft_static PkgConfig::UV weft_llhttp)
     set_target_properties(weft PROPERTIES LINK_DEPENDS ${archive})
     if(EDIT_FOUND)
         target_compile_definitions(weft PRIVATE WEFT_EDIT)

@@ -361,8 +361,23 @@ typedef enum weft_grammar_kind {
     WEFT_GRAMMAR_JSON = 1,   /* any JSON object; without text */
     WEFT_GRAMMAR_REGEX = 2,  /* the whole answer matches the expression (ECMA 262) */
     WEFT_GRAMMAR_CHOICE = 3, /* a JSON array of texts, one of which it is */
-    WEFT_GRAMMAR_RULES = 4   /* name ::= ..., as GBNF has them; the answer is "root" */
+    WEFT_GRAMMAR_RULES = 4,  /* name ::= ..., as GBNF has them; the answer is "root" */
+    WEFT_GRAMMAR_PARTS = 5   /* a part in JSON, below */
 } weft_grammar_kind;
+
+/* A part is an object that has one of these, and beside it only what stands in its line:
+ *     {"text": "..."}            this text; a control token that it spells is that token
+ *     {"token": "<call>"}        this one token, by its text or id, not its letters
+ *     {"until": "</think>", "token": false, "max_chars": N, "without": ["..."]}
+ *                                any text in which it does not occur, and then it
+ *     {"free": true, "max_chars": N, "without": ["..."]}      any text
+ *     {"schema": {...}} {"json": true} {"regex": "..."} {"choice": ["..."]} {"rules": "..."}
+ *                                as the kinds above
+ *     {"all": [P, ...]}          each, one behind the other
+ *     {"any": [P, ...]}          one of them
+ *     {"optional": P}            it or nothing
+ *     {"repeat": P, "min": 0, "max": N, "separator": P}
+ * Control tokens come only where a part names them. docs/grammar.md says more. */
 
 /* text: [n_bytes]. A text that is wrong (FORMAT, ARGUMENT) or cannot be honoured in full
  * (UNSUPPORTED, LIMIT) is refused, with its place and what of it. UNSUPPORTED, too, when the model
@@ -498,6 +513,9 @@ typedef struct weft_request {
      * do; [n_shown_ids], at most WEFT_SHOWN_IDS; copied. */
     const int32_t *shown_ids;
     uint32_t n_shown_ids;
+    /* So many tokens that were not polled, and it rests until some were: a reader that is slow, or
+     * gone, costs no steps. A step that drafts may add some more. 0: it never rests. */
+    uint32_t max_ahead;
 } weft_request;
 
 #define WEFT_SHOWN_IDS 64

@@ -1,5 +1,5 @@
 #!/bin/sh
-# deps.sh [PRESET|venv] - installs the Debian packages that a preset needs and the machine lacks.
+# deps.sh [PRESET|page|venv] - installs the Debian packages that a preset needs and the machine lacks.
 #
 # Nothing missing: nothing happens, in a few hundredths of a second. Not Debian: nothing happens
 # either, and cmake will name what it misses. Without the right to install, the line to run is printed.
@@ -11,6 +11,7 @@ command -v apt-get >/dev/null 2>&1 || exit 0
 
 case ${1:-release} in
 tidy | fuzz) groups='base clang' ;;
+page) groups='base page' ;;
 venv) groups='base venv' ;;
 *) groups='base' ;;
 esac

@@ -3,6 +3,7 @@
 #define API_API_H
 
 #include "base/thread.h"
+#include "chat/dialects/dialect.h"
 #include "chat/template.h"
 #include "engine/engine.h"
 #include "grammar/grammar.h"
@@ -25,6 +26,7 @@ struct weft_model {
     weft_error tokenizer_error;
     chat_template *chat;
     weft_error chat_error;
+    dialect_choice dialect; /* of chat, when that is there */
     model_words *words;
 };
 
@@ -56,6 +58,22 @@ weft_status api_convert(const char *source, const char *target, const weft_conve
 /* Copies a list to the caller: LIMIT with *n_ids when it does not fit. */
 weft_status api_give_ids(const token_list *list, int32_t *ids, size_t capacity, size_t *n_ids,
                          weft_error *err);
+
+/* What a template is rendered with. */
+typedef struct chat_input {
+    str messages, tools, variables; /* JSON; tools and variables may be empty: none */
+    bool generate;                  /* the beginning of an answer follows */
+    int64_t now;
+} chat_input;
+
+weft_status api_render(const weft_model *m, const chat_input *input, template_output *out,
+                       weft_error *err);
+
+/* Spans of out that can stand in a control token without harm are taken out of it. */
+void api_trust_words(const weft_model *m, template_output *out);
+
+/* Needs a template and a tokenizer. */
+weft_status api_need_chat(const weft_model *m, weft_error *err);
 
 /* Reads the chat template of an opened model into chat; OK and NULL when it has none. */
 weft_status api_open_chat(weft_model *m, weft_error *err);

@@ -8,9 +8,9 @@ static weft_status check(const weft_model *m, weft_grammar_kind kind, const char
 {
     if (m == NULL) return err_set(err, WEFT_ARGUMENT, "model is NULL");
     if (text == NULL && n_bytes > 0) return err_set(err, WEFT_ARGUMENT, "text is NULL");
-    if ((int)kind < WEFT_GRAMMAR_SCHEMA || kind > WEFT_GRAMMAR_RULES)
+    if ((int)kind < WEFT_GRAMMAR_SCHEMA || kind > WEFT_GRAMMAR_PARTS)
         return err_set(err, WEFT_ARGUMENT, "kind is %d, expected 0 to %d", (int)kind,
-                       WEFT_GRAMMAR_RULES);
+                       WEFT_GRAMMAR_PARTS);
     if (m->tokenizer != NULL) return WEFT_OK;
     return err_set(err, m->tokenizer_error.status, "a grammar: %s", m->tokenizer_error.message);
 }
@@ -32,11 +32,10 @@ static weft_status read_vocab(const weft_model *m, weft_error *err)
 weft_status weft_grammar_open(const weft_model *model, weft_grammar_kind kind, const char *text,
                               size_t n_bytes, weft_grammar **out, weft_error *err)
 {
-    static const grammar_kind KINDS[] = {[WEFT_GRAMMAR_SCHEMA] = GRAMMAR_SCHEMA,
-                                         [WEFT_GRAMMAR_JSON] = GRAMMAR_JSON,
-                                         [WEFT_GRAMMAR_REGEX] = GRAMMAR_REGEX,
-                                         [WEFT_GRAMMAR_CHOICE] = GRAMMAR_CHOICE,
-                                         [WEFT_GRAMMAR_RULES] = GRAMMAR_GBNF};
+    static const grammar_kind KINDS[] = {
+        [WEFT_GRAMMAR_SCHEMA] = GRAMMAR_SCHEMA, [WEFT_GRAMMAR_JSON] = GRAMMAR_JSON,
+        [WEFT_GRAMMAR_REGEX] = GRAMMAR_REGEX,   [WEFT_GRAMMAR_CHOICE] = GRAMMAR_CHOICE,
+        [WEFT_GRAMMAR_RULES] = GRAMMAR_GBNF,    [WEFT_GRAMMAR_PARTS] = GRAMMAR_PARTS};
     err_clear(err);
     if (out == NULL) return err_set(err, WEFT_ARGUMENT, "grammar is NULL");
     *out = NULL;

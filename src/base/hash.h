@@ -1,4 +1,5 @@
-/* hash.h - xxHash64 for tables and checksums, SHA-256 for identities. */
+/* hash.h - xxHash64 for tables and checksums, SHA-256 for identities, SHA-1 for names that git
+ * gave. */
 #ifndef BASE_HASH_H
 #define BASE_HASH_H
 
@@ -21,10 +22,15 @@ weft_status hash_sha256(const void *data, size_t n_bytes, unsigned char digest[3
 typedef struct hash_stream {
     void *context;
     bool failed;
+    uint32_t n_digest; /* bytes of the digest */
 } hash_stream;
 
 /* Whoever opened it closes it. */
 weft_status hash_stream_open(hash_stream *s, weft_error *err);
+
+/* The same with SHA-1, whose digest is the first 20 bytes: no proof against somebody who makes two
+ * texts for one name. */
+weft_status hash_stream_open_sha1(hash_stream *s, weft_error *err);
 void hash_stream_add(hash_stream *s, const void *data, size_t n_bytes);
 
 /* The length goes before the data, so that no two lists of fields have the same bytes. */

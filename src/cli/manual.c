@@ -13,11 +13,15 @@ static const char OPENING[] =
     "    weft COMMAND --help\n"
     "    weft --help | --version\n"
     "\n"
-    "MODEL is a folder with `config.json` and `*.safetensors`, or a `.gguf` file. Options may "
-    "stand\n"
-    "before or after it. The exit status is 0 when all went well, 1 when something failed and 2 "
-    "for\n"
-    "wrong usage; a failure is one sentence on stderr. Progress is shown on a terminal only.\n";
+    "MODEL is a folder with `config.json` and `*.safetensors`, a `.gguf` file, or the name of a "
+    "model\n"
+    "that `weft pull` or another tool has fetched from a hub, `ORG/NAME[@REV][:QUANT]`; what is "
+    "there\n"
+    "as a file comes first. Options may stand before or after it. The exit status is 0 when all "
+    "went\n"
+    "well, 1 when something failed and 2 for wrong usage; a failure is one sentence on stderr. "
+    "Progress\n"
+    "is shown on a terminal only.\n";
 
 static const char COMMON_OPENING[] =
     "\n"
@@ -54,6 +58,11 @@ static int give(strbuf *out)
     return output_finish() ? EXIT_FINE : EXIT_FAILED;
 }
 
+static const char *operand_of(const command *c)
+{
+    return c->operand != NULL ? c->operand : "";
+}
+
 int manual_print(void)
 {
     strbuf out;
@@ -61,10 +70,12 @@ int manual_print(void)
     strbuf_add_text(&out, "usage: weft COMMAND ...\n\n");
     for (uint32_t i = 0; i < N_COMMANDS; i++) {
         const command *c = COMMANDS[i];
-        strbuf_printf(&out, "  %-9s %-10s  %s\n", c->name, c->operand, c->summary);
+        strbuf_printf(&out, "  %-9s %-10s  %s\n", c->name, operand_of(c), c->summary);
     }
-    strbuf_add_text(&out, "\nMODEL is a folder with config.json and *.safetensors, or a .gguf file."
-                          "\nweft COMMAND --help says more; weft --version prints the version.\n");
+    strbuf_add_text(&out,
+                    "\nMODEL is a folder with config.json and *.safetensors, a .gguf file, or "
+                    "a name of weft list.\n"
+                    "weft COMMAND --help says more; weft --version prints the version.\n");
     return give(&out);
 }
 
@@ -96,7 +107,7 @@ int manual_print_command(const command *c)
     strbuf out;
     strbuf_init(&out, mem_system(), 0);
     strbuf_printf(&out, "usage: weft %s %s%s%s%s%s [options]\n\n%s\n\n", c->name, verbs_of(c),
-                  c->verbs != NULL ? " " : "", c->operand, more_of(c)[0] != '\0' ? " " : "",
+                  c->verbs != NULL ? " " : "", operand_of(c), more_of(c)[0] != '\0' ? " " : "",
                   more_of(c), c->summary);
     print_sets(c, false, &out);
     strbuf_printf(&out, "  %-22s  %s\n", "--help", "prints this");

@@ -62,12 +62,12 @@ enum { OPTION_SETS = 5, OPTION_OPERANDS = 2 };
 typedef struct option_parse {
     option_set sets[OPTION_SETS];
     uint32_t n_sets;
-    void *values;        /* already holds the defaults */
+    void *values; /* already holds the defaults */
     /* What the operand is called; in brackets: it may be missing; NULL: there is none. */
     const char *operand;
-    const char *second;  /* another one behind it; NULL: there is none */
-    bool takes_rest;     /* and any words behind them */
-    const char *given;   /* out: the operand */
+    const char *second; /* another one behind it; NULL: there is none */
+    bool takes_rest;    /* and any words behind them */
+    const char *given;  /* out: the operand */
     const char *given_second;
     option_words rest; /* out: those words */
     bool help;         /* out: --help was there; then nothing else is checked */

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "cli/bytes.h"
 #include "cli/cache.h"
+#include "cli/place.h"
 
 #define AT(field) offsetof(session_values, field)
 
@@ -66,16 +67,19 @@ static void log_line(void *user, weft_log_level level, const char *message)
     if (level == WEFT_LOG_WARN) report_note("%s", message);
 }
 
-static weft_status open_model(const session_values *values, const char *path, weft_model **model,
+static weft_status open_model(const session_values *values, const char *given, weft_model **model,
                               weft_error *err)
 {
     char folder[CACHE_FOLDER_BYTES];
+    char path[IO_PATH_BYTES];
     progress p = {.shown = false};
     weft_log sink = {&p, log_line};
     weft_model_options options = {.struct_size = sizeof options, .log = &sink};
+    weft_status status = place_find_model(given, path, err);
+    if (status != WEFT_OK) return status;
     if (!values->no_cache && cache_folder(path, folder)) options.cache_dir = folder;
-    progress_show(&p, "loading %s", path);
-    weft_status status = weft_model_open(path, &options, model, err);
+    progress_show(&p, "loading %s", given);
+    status = weft_model_open(path, &options, model, err);
     progress_clear(&p);
     return status;
 }

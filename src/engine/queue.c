@@ -386,7 +386,8 @@ void queue_count_idle(weft_engine *e)
 {
     for (uint32_t i = 0; i < e->n_active; i++) {
         request *r = e->active[i];
-        if (r->stepped != e->n_steps && r->piece_rows == 0) r->n_idle++;
+        bool rests = r->piece_rows > 0 || request_rests(r);
+        if (r->stepped != e->n_steps && !rests) r->n_idle++;
     }
     for (request *r = e->first_waiting; r != NULL; r = r->next) r->n_idle++;
 }

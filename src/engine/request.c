@@ -134,6 +134,7 @@ static request *request_create(const weft_engine *e, const weft_request *from, m
     /* One token may follow a full context: it needs no position. */
     uint32_t room = e->options.context - r->n_prompt + 1;
     r->max_new = from->max_new < room ? from->max_new : room;
+    r->max_ahead = from->max_ahead;
     r->flags = from->flags;
     r->salt = from->cache_salt;
     r->priority = from->priority;

@@ -85,10 +85,10 @@ static void add_decoding(weft_engine *e)
     uint32_t spare = b->limits.n_outputs - e->n_active;
     uint32_t n_left = 0; /* rows that draft */
     for (uint32_t i = 0; i < e->n_active; i++)
-        n_left += decodes(e->active[i]) && may_draft(e->active[i]);
+        n_left += decodes(e->active[i]) && may_draft(e->active[i]) && !request_rests(e->active[i]);
     for (uint32_t i = 0; i < e->n_active; i++) {
         request *r = e->active[i];
-        if (!decodes(r)) continue;
+        if (!decodes(r) || request_rests(r)) continue;
         uint32_t n_drafts = 0;
         if (may_draft(r) && n_left > 0) {
             uint32_t share = (spare + n_left - 1) / n_left;

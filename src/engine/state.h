@@ -56,6 +56,8 @@ typedef struct text_reader {
 typedef struct request_text {
     bool given; /* events carry it; else all but stop_id and stop_text is clear */
     stops stops;
+    int32_t *shown; /* [n_shown]: special tokens that it has */
+    uint32_t n_shown;
     text_reader stepping; /* the stepping thread's, looks for stop texts */
     text_reader polling;
     strbuf piece;               /* what the last event carried, and what is held back behind it */
@@ -83,6 +85,7 @@ struct request {
     uint32_t n_prompt, max_new, flags;
     uint32_t n_tokens;    /* known so far */
     uint32_t n_polled;    /* sampled tokens that were handed out */
+    uint32_t max_ahead;   /* others that may be; 0: any number */
     uint32_t n_positions; /* most it will ever forward */
     request_sampling sampling;
     request_text text;
@@ -117,6 +120,12 @@ struct request {
 static inline kv_history request_history(const request *r, uint32_t n)
 {
     return (kv_history){.ids = r->tokens, .media = r->media_keys, .n = n};
+}
+
+/* Whether it waits for its tokens to be polled. */
+static inline bool request_rests(const request *r)
+{
+    return r->max_ahead > 0 && r->n_tokens >= r->n_prompt + r->n_polled + r->max_ahead;
 }
 
 /* Where a handle points. */

@@ -25,19 +25,40 @@ weft_status text_need_tokenizer(const weft_engine *e, const char *what, weft_err
                    why != NULL && why->status != WEFT_OK ? why->message : "there is no tokenizer");
 }
 
+static weft_status check_shown(const weft_engine *e, const weft_request *from, weft_error *err)
+{
+    if (from->n_shown_ids > WEFT_SHOWN_IDS) {
+        return err_set(err, WEFT_LIMIT, "there are %u shown_ids, at most %d may be",
+                       from->n_shown_ids, WEFT_SHOWN_IDS);
+    }
+    if (from->n_shown_ids > 0 && from->shown_ids == NULL)
+        return err_set(err, WEFT_ARGUMENT, "shown_ids is NULL");
+    for (uint32_t i = 0; i < from->n_shown_ids; i++) {
+        int32_t id = from->shown_ids[i];
+        if (id >= 0 && (uint32_t)id < e->model->params.n_vocab) continue;
+        return err_set(err, WEFT_ARGUMENT, "shown_ids %u is %d, the vocabulary has %u", i, id,
+                       e->model->params.n_vocab);
+    }
+    return WEFT_OK;
+}
+
 weft_status text_check(const weft_engine *e, const weft_request *from, weft_error *err)
 {
     weft_status status = sampling_check_texts("stop_texts", from->stop_texts, from->n_stop_texts,
                                               WEFT_STOP_TEXTS, err);
+    if (status == WEFT_OK) status = check_shown(e, from, err);
     if (status != WEFT_OK || !wanted(from)) return status;
     return text_need_tokenizer(e, from->n_stop_texts > 0 ? "stop_texts" : "the text of an answer",
                                err);
 }
 
-static void open_reader(const weft_engine *e, text_reader *reader, uint32_t flags)
+static void open_reader(const weft_engine *e, const request_text *t, text_reader *reader,
+                        uint32_t flags)
 {
     detok_init(&reader->detok, e->options.tokenizer, e->env.allocator,
                (flags & WEFT_REQUEST_SPECIALS) != 0);
+    reader->detok.shown = t->shown;
+    reader->detok.n_shown = t->n_shown;
     if ((flags & WEFT_REQUEST_CONTINUES) != 0) detok_follow(&reader->detok);
 }
 
@@ -47,11 +68,19 @@ bool text_init(const weft_engine *e, request *r, const weft_request *from)
     t->stop_id = t->stop_text = -1;
     t->given = wanted(from);
     if (!t->given) return true;
-    open_reader(e, &t->stepping, from->flags);
-    open_reader(e, &t->polling, from->flags);
+    if (from->n_shown_ids > 0) {
+        t->shown = mem_alloc(e->env.allocator, from->n_shown_ids * sizeof *t->shown);
+        if (t->shown != NULL) {
+            memcpy(t->shown, from->shown_ids, from->n_shown_ids * sizeof *t->shown);
+            t->n_shown = from->n_shown_ids;
+        }
+    }
+    open_reader(e, t, &t->stepping, from->flags);
+    open_reader(e, t, &t->polling, from->flags);
     strbuf_init(&t->piece, e->env.allocator, 0);
     if (!stops_init(&t->stops, e->env.allocator, from->stop_texts, from->n_stop_texts))
         return false;
+    if (t->n_shown < from->n_shown_ids) return false;
     return t->stops.n == 0 || detok_reserve(&t->stepping.detok, TOKEN_BYTES);
 }
 
@@ -63,6 +92,7 @@ void text_deinit(const weft_engine *e, request *r)
     detok_deinit(&t->polling.detok);
     strbuf_deinit(&t->piece);
     stops_deinit(&t->stops, e->env.allocator);
+    mem_free(e->env.allocator, t->shown, t->n_shown * sizeof *t->shown);
 }
 
 /* ---- in the step ----------------------------------------------------------------------------- */

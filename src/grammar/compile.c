@@ -23,12 +23,12 @@ void source_regex(program *p, str text)
     if (p->status == WEFT_OK) p->rules[0].start = start;
 }
 
-static void choose(program *p, const json *list)
+uint32_t node_choice(program *p, const json *list, uint32_t next)
 {
     size_t n = json_length(list);
     if (json_kind_of(list) != JSON_KIND_ARRAY || n == 0) {
         program_fail(p, WEFT_ARGUMENT, "a choice is an array of one text or more");
-        return;
+        return NODE_FAIL;
     }
     str *words = program_alloc(p, n, sizeof *words);
     for (size_t i = 0; i < n && p->status == WEFT_OK; i++) {
@@ -38,10 +38,8 @@ static void choose(program *p, const json *list)
                          json_kind_name(json_kind_of(word)));
         words[i] = json_text(word);
     }
-    (void)program_rule(p, NULL);
-    if (p->status != WEFT_OK) return;
-    uint32_t start = node_words(p, words, (uint32_t)n, SPELLING_TEXT, NODE_RETURN);
-    if (p->status == WEFT_OK) p->rules[0].start = start;
+    if (p->status != WEFT_OK) return NODE_FAIL;
+    return node_words(p, words, (uint32_t)n, SPELLING_TEXT, next);
 }
 
 void source_choice(program *p, str text)
@@ -52,11 +50,13 @@ void source_choice(program *p, str text)
         p->status = status;
         return;
     }
-    choose(p, doc.root);
+    (void)program_rule(p, NULL);
+    uint32_t start = node_choice(p, doc.root, NODE_RETURN);
+    if (p->status == WEFT_OK) p->rules[0].start = start;
     json_doc_free(&doc);
 }
 
-static void source_of(program *p, grammar_kind kind, str text)
+static void source_of(program *p, const grammar_vocab *v, grammar_kind kind, str text)
 {
     switch (kind) {
     case GRAMMAR_SCHEMA:
@@ -73,7 +73,10 @@ static void source_of(program *p, grammar_kind kind, str text)
         source_choice(p, text);
         return;
     case GRAMMAR_GBNF:
-        source_gbnf(p, text);
+        source_gbnf(p, v, text);
+        return;
+    case GRAMMAR_PARTS:
+        source_parts(p, v, text);
         return;
     }
     program_fail(p, WEFT_ARGUMENT, "there is no kind %d of grammars", (int)kind);
@@ -94,6 +97,7 @@ static const dfa *copy_dfa(program *to, const dfa *from)
     if (d == NULL) return NULL;
     d->next = copy(to, from->next, (size_t)from->n_states * from->n_classes, sizeof *from->next);
     d->flag = copy(to, from->flag, from->n_states, 1);
+    d->wide = copy(to, from->wide, from->n_states, sizeof *from->wide);
     return d;
 }
 
@@ -125,6 +129,7 @@ static void copy_program(program *to, const program *from, arena *memory, weft_e
     to->sets = copy(to, from->sets, from->n_sets, sizeof *from->sets);
     to->rules = copy(to, from->rules, from->n_rules, sizeof *from->rules);
     to->loops = copy(to, from->loops, from->n_loops, sizeof *from->loops);
+    to->tokens = copy(to, from->tokens, from->n_tokens, sizeof *from->tokens);
     copy_lexemes(to, from);
     for (uint32_t i = 0; i < to->n_rules && to->status == WEFT_OK; i++) to->rules[i].name = NULL;
     to->err = NULL;
@@ -146,7 +151,7 @@ static weft_status build(grammar *g, grammar_kind kind, str text, weft_error *er
     program draft;
     program_init(&draft, &scratch, err);
     draft.has_runs = true;
-    if (draft.status == WEFT_OK) source_of(&draft, kind, text);
+    if (draft.status == WEFT_OK) source_of(&draft, g->vocab, kind, text);
     program_finish(&draft);
     weft_status status = draft.status;
     if (status == WEFT_OK) {

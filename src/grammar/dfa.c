@@ -40,7 +40,8 @@ static dfa *make(program *p, uint32_t n_states, uint32_t n_classes, const unsign
     memcpy(d->class_of, class_of, sizeof d->class_of);
     d->next = program_alloc(p, (size_t)n_states * n_classes, sizeof *d->next);
     d->flag = program_alloc(p, n_states, 1);
-    return d->next == NULL || d->flag == NULL ? NULL : d;
+    d->wide = program_alloc(p, n_states, sizeof *d->wide);
+    return p->status == WEFT_OK ? d : NULL;
 }
 
 /* ---- trimming and merging ---- */

@@ -1,12 +1,13 @@
 /* gbnf.c - grammars of rules in the notation that llama.cpp's users know:
  *     root ::= "yes" | "no" (" " reason)?
- *     reason ::= [^\n]{1,80}   # a comment
+ *     reason ::= [^\n]{1,80} <|call|>   # a comment
  * A rule ends at the end of its line, unless that is within parentheses or behind a '|'. */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/map.h"
 #include "base/utf8.h"
+#include "grammar/named.h"
 #include "grammar/regex_class.h"
 #include "grammar/sources.h"
 
@@ -14,6 +15,7 @@ enum { GBNF_REPEATS = 8 /* of one part, as in a?* */ };
 
 typedef struct gbnf {
     regex_reader r; /* text and place, as patterns have them */
+    const grammar_vocab *vocab;
     map names;      /* of rules */
     regex **bodies; /* [PROGRAM_RULES], NULL until the rule is met */
     size_t *first;  /* [PROGRAM_RULES] where it was named first */
@@ -191,6 +193,29 @@ static regex *read_group(gbnf *g)
     return x;
 }
 
+/* Behind a '<': a token, by its text, which the brackets are part of, or <[id]>. */
+static regex *read_token(gbnf *g)
+{
+    regex_reader *r = &g->r;
+    size_t first = r->at - 1;
+    while (r->at < r->text.len && !next_is(g, '>') && !next_is(g, '\n')) r->at++;
+    regex *x = regex_make(r->p, REGEX_TOKEN);
+    if (!next_is(g, '>')) fails(g, "the name of a token that does not end");
+    if (x == NULL || r->p->status != WEFT_OK) return NULL;
+    r->at++;
+    str name = {r->text.ptr + first, r->at - first};
+    if (name.len <= 4 || name.ptr[1] != '[' || name.ptr[name.len - 2] != ']') {
+        (void)named_of_text(r->p, g->vocab, name, &x->token);
+    } else {
+        int64_t id = 0;
+        for (size_t i = 2; i < name.len - 2 && id >= 0 && id <= GRAMMAR_TOKENS; i++)
+            id = name.ptr[i] < '0' || name.ptr[i] > '9' ? -1 : id * 10 + (name.ptr[i] - '0');
+        (void)named_of_id(r->p, g->vocab, id, &x->token);
+    }
+    if (r->p->status != WEFT_OK) err_context(r->p->err, "byte %zu of the grammar: ", first);
+    return x;
+}
+
 static regex *read_atom(gbnf *g)
 {
     program *p = g->r.p;
@@ -204,6 +229,7 @@ static regex *read_atom(gbnf *g)
     if (c == '"') return read_literal(g);
     if (c == '[') return read_class(g);
     if (c == '(') return read_group(g);
+    if (c == '<') return read_token(g);
     if (c != '.') {
         g->r.at--;
         fails(g, "nothing that a rule can hold");
@@ -279,38 +305,46 @@ static void read_rule(gbnf *g)
         fails(g, "something behind a rule");
 }
 
-static void read_rules(gbnf *g)
+/* The number of "root". */
+static uint32_t read_rules(gbnf *g)
 {
     program *p = g->r.p;
     static const char ROOT[] = "root";
-    if (map_put(&g->names, str_of(ROOT), program_rule(p, "rule 'root'"), NULL, p->err) != WEFT_OK)
-        p->status = WEFT_NOMEM;
+    uint32_t root = program_rule(p, "rule 'root'");
+    if (map_put(&g->names, str_of(ROOT), root, NULL, p->err) != WEFT_OK) p->status = WEFT_NOMEM;
     for (skip_space(g, true); p->status == WEFT_OK && g->r.at < g->r.text.len; skip_space(g, true))
         read_rule(g);
-    for (uint32_t i = 0; i < p->n_rules && p->status == WEFT_OK; i++) {
+    for (uint32_t i = root; i < p->n_rules && p->status == WEFT_OK; i++) {
         if (g->bodies[i] == NULL)
             program_fail(p, WEFT_FORMAT, "%s at byte %zu of the grammar is not there",
                          p->rules[i].name, g->first[i]);
         uint32_t start = node_regex(p, g->bodies[i], SPELLING_TEXT, NODE_RETURN);
         if (p->status == WEFT_OK) p->rules[i].start = start;
     }
+    return root;
 }
 
-void source_gbnf(program *p, str text)
+uint32_t node_gbnf(program *p, const grammar_vocab *v, str text, uint32_t next)
 {
     if (!utf8_valid(text.ptr, text.len)) {
         program_fail(p, WEFT_FORMAT, "a grammar that is not valid UTF-8");
-        return;
+        return NODE_FAIL;
     }
-    gbnf g = {.r = {.p = p, .text = text}};
+    gbnf g = {.r = {.p = p, .text = text}, .vocab = v};
     g.bodies = program_alloc(p, PROGRAM_RULES, sizeof(regex *));
     g.first = program_alloc(p, PROGRAM_RULES, sizeof *g.first);
-    if (p->status != WEFT_OK) return;
+    if (p->status != WEFT_OK) return NODE_FAIL;
     weft_status status = map_init(&g.names, p->memory->allocator, 64, p->err);
     if (status != WEFT_OK) {
         p->status = status;
-        return;
+        return NODE_FAIL;
     }
-    read_rules(&g);
+    uint32_t root = read_rules(&g);
     map_deinit(&g.names);
+    return node_call(p, root, next);
+}
+
+void source_gbnf(program *p, const grammar_vocab *v, str text)
+{
+    (void)node_gbnf(p, v, text, NODE_RETURN); /* its first rule is rule 0 */
 }

@@ -4,11 +4,12 @@
  * once (grammar_compile) and then shared, and each answer has its own state (grammar_state). What
  * each kind means, and what a schema may hold, is in docs/grammar.md.
  *
- * Where things are: regex.h reads regular expressions, gbnf.c rules, schema_*.c JSON Schema; all
- * end in a program (program.h), which machine.h walks. A new keyword of JSON Schema gets a row in
- * the table of schema_read.c; it becomes a constraint of a form (schema.h), a new one if need be:
- * then how two meet (schema_meet.c), its opposite (schema_not.c), which values pass
- * (schema_admit.c), what is written (schema_emit.c), and a row in docs/grammar.md. */
+ * Where things are: regex.h reads regular expressions, gbnf.c rules, schema_*.c JSON Schema,
+ * parts.c what puts them together; all end in a program (program.h), which machine.h walks. A new
+ * keyword of JSON Schema gets a row in the table of schema_read.c; it becomes a constraint of a
+ * form (schema.h), a new one if need be: then how two meet (schema_meet.c), its opposite
+ * (schema_not.c), which values pass (schema_admit.c), what is written (schema_emit.c), and a row in
+ * docs/grammar.md. */
 #ifndef GRAMMAR_GRAMMAR_H
 #define GRAMMAR_GRAMMAR_H
 
@@ -36,7 +37,8 @@ typedef struct grammar_vocab grammar_vocab;
 typedef struct grammar_tokens {
     uint32_t n_rows; /* of the model's head; rows behind the last token are never allowed */
     uint32_t n_tokens;
-    const str *bytes;    /* [n_tokens]; empty: never part of a text (control tokens) */
+    const str *bytes;    /* [n_tokens]; empty: not spelled by a text (control tokens) */
+    const str *names;    /* [n_tokens] what such tokens are called; empty: nothing. May be NULL */
     const int32_t *ends; /* [n_ends] ids that end an answer */
     uint32_t n_ends;
 } grammar_tokens;
@@ -45,7 +47,7 @@ typedef struct grammar_tokens {
 weft_status grammar_vocab_create(const env *world, const grammar_tokens *tokens,
                                  grammar_vocab **out, weft_error *err);
 
-/* The same from a tokenizer: special tokens are never part of a text. */
+/* The same from a tokenizer: special tokens are what has a name and no bytes. */
 weft_status grammar_vocab_of(const env *world, const tokenizer *t, uint32_t n_rows,
                              const int32_t *ends, uint32_t n_ends, grammar_vocab **out,
                              weft_error *err);
@@ -53,7 +55,7 @@ void grammar_vocab_destroy(grammar_vocab *v);
 
 uint32_t grammar_vocab_rows(const grammar_vocab *v);
 
-/* Tokens that have rows, and what each spells: nothing when it is no part of a text. Borrowed. */
+/* Tokens that have rows, and what each spells: nothing when no text spells it. Borrowed. */
 uint32_t grammar_vocab_tokens(const grammar_vocab *v);
 str grammar_vocab_bytes(const grammar_vocab *v, uint32_t token);
 
@@ -67,7 +69,8 @@ typedef enum grammar_kind {
     GRAMMAR_JSON,   /* any JSON object; text is empty */
     GRAMMAR_REGEX,  /* the whole text matches */
     GRAMMAR_CHOICE, /* a JSON array of texts, one of which it is */
-    GRAMMAR_GBNF    /* rules, the text is "root" */
+    GRAMMAR_GBNF,   /* rules, the text is "root" */
+    GRAMMAR_PARTS   /* a part in JSON, put together of those above */
 } grammar_kind;
 
 typedef struct grammar grammar;
@@ -94,7 +97,8 @@ void grammar_state_destroy(grammar_state *s);
 weft_status grammar_state_clone(const grammar_state *s, grammar_state **out, weft_error *err);
 
 /* Sets the bits of the tokens that may come next, clears all others: [grammar_mask_words]. At least
- * one is set. After an end token, and where only the end is left, only end tokens. */
+ * one is set. After an end token, and where only the end is left, only end tokens. Where the
+ * description names an end token, it ends the text as well. */
 weft_status grammar_state_mask(grammar_state *s, uint64_t *bits, weft_error *err);
 
 /* ARGUMENT, and nothing changes, when the mask does not allow it. */
@@ -108,8 +112,8 @@ bool grammar_state_ended(const grammar_state *s);
  * GRAMMAR_ROLLBACK. */
 weft_status grammar_state_rollback(grammar_state *s, uint32_t n, weft_error *err);
 
-/* Up to most tokens that spell what must come next, the longest first; each is in the mask that it
- * meets. A hint: another way to spell the same may be allowed as well. */
+/* Up to most tokens that are or spell what must come next, the longest first; each is in the mask
+ * that it meets. A hint: another way to spell the same may be allowed as well. */
 weft_status grammar_state_forced(grammar_state *s, int32_t *tokens, uint32_t most, uint32_t *n,
                                  weft_error *err);
 

@@ -161,7 +161,7 @@ static bool continues(const dfa *d, uint32_t q, uint32_t n, uint32_t home)
     return true;
 }
 
-/* Likewise for a lead byte whose next byte is of a range. */
+/* Likewise for a lead byte whose next byte is of a range, with n more behind that. */
 static bool leads(const dfa *d, uint32_t home, unsigned char lead, unsigned char first,
                   unsigned char last, uint32_t n)
 {
@@ -170,31 +170,57 @@ static bool leads(const dfa *d, uint32_t home, unsigned char lead, unsigned char
     uint32_t seen = DFA_DEAD;
     for (uint32_t b = first; b <= last; b++) {
         uint32_t to = dfa_step(d, q, (unsigned char)b);
-        if (to == DFA_DEAD) return false;
-        if (to == seen) continue;
+        if (to == DFA_DEAD || (n == 0 && to != home)) return false;
+        if (n == 0 || to == seen) continue;
         if (!continues(d, to, n, home)) return false;
         seen = to;
     }
     return true;
 }
 
+static bool is_last(const dfa *d, uint32_t q)
+{
+    for (uint32_t c = 0; c < d->n_classes; c++)
+        if (d->next[(uint64_t)q * d->n_classes + c] != DFA_DEAD) return false;
+    return true;
+}
+
+/* Whether all characters that begin with a byte lead back. */
+static bool leads_back(const dfa *d, uint32_t q, unsigned char lead)
+{
+    unsigned char first = 0x80, last = 0xbf;
+    if (lead == 0xe0) first = 0xa0;
+    if (lead == 0xed) last = 0x9f;
+    if (lead == 0xf0) first = 0x90;
+    if (lead == 0xf4) last = 0x8f;
+    return leads(d, q, lead, first, last, lead < 0xe0 ? 0 : lead < 0xf0 ? 1 : 2);
+}
+
+static uint64_t find_wide(const dfa *d, uint32_t q)
+{
+    uint64_t wide = 0;
+    for (uint32_t i = 0; i < DFA_LEADS; i++)
+        wide |= (uint64_t)leads_back(d, q, (unsigned char)(DFA_LEAD + i)) << i;
+    return wide;
+}
+
 static bool is_plain(const dfa *d, uint32_t q)
 {
     for (uint32_t b = 0x20; b < 0x80; b++)
         if (b != '"' && b != '\\' && dfa_step(d, q, (unsigned char)b) != q) return false;
-    for (uint32_t b = 0xc2; b <= 0xdf; b++) {
-        uint32_t to = dfa_step(d, q, (unsigned char)b);
-        if (to == DFA_DEAD || !continues(d, to, 1, q)) return false;
+    return d->wide[q] == ((uint64_t)1 << DFA_LEADS) - 1;
+}
+
+/* What only lexemes are asked for. */
+static void describe_states(const dfa *d)
+{
+    if (d->wide[DFA_DEAD] != 0) return;
+    d->wide[DFA_DEAD] = 1;
+    for (uint32_t q = 1; q < d->n_states; q++) {
+        d->wide[q] = find_wide(d, q);
+        if (is_plain(d, q)) d->flag[q] |= DFA_PLAIN;
+        if (is_last(d, q)) d->flag[q] |= DFA_LAST;
     }
-    for (uint32_t b = 0xe0; b <= 0xef; b++) {
-        unsigned char first = b == 0xe0 ? 0xa0 : 0x80, last = b == 0xed ? 0x9f : 0xbf;
-        if (!leads(d, q, (unsigned char)b, first, last, 1)) return false;
-    }
-    for (uint32_t b = 0xf0; b <= 0xf4; b++) {
-        unsigned char first = b == 0xf0 ? 0x90 : 0x80, last = b == 0xf4 ? 0x8f : 0xbf;
-        if (!leads(d, q, (unsigned char)b, first, last, 2)) return false;
-    }
-    return true;
 }
 
 const lexeme *lexeme_make(program *p, const dfa *d, uint32_t min, uint32_t max)
@@ -203,8 +229,7 @@ const lexeme *lexeme_make(program *p, const dfa *d, uint32_t min, uint32_t max)
     lexeme *lex = program_alloc(p, 1, sizeof *lex);
     if (lex == NULL) return NULL;
     *lex = (lexeme){.automaton = d, .min = min, .max = max};
-    for (uint32_t q = 1; q < d->n_states; q++)
-        if ((d->flag[q] & DFA_PLAIN) == 0 && is_plain(d, q)) d->flag[q] |= DFA_PLAIN;
+    describe_states(d);
     if (min == 0 && max == LEXEME_ENDLESS) return lex;
     if (!fill_lengths(p, lex)) return NULL;
     return lexeme_alive(lex, 1, 0) ? lex : NULL;

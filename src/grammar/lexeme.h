@@ -17,14 +17,21 @@ typedef struct dfa {
     uint32_t n_states, n_classes;
     unsigned char class_of[256];
     uint32_t *next;      /* [n_states, n_classes] */
-    unsigned char *flag; /* [n_states] of DFA_ACCEPT, DFA_WHOLE */
+    unsigned char *flag; /* [n_states] of DFA_ACCEPT, DFA_WHOLE and what lexeme_make adds */
+    /* [n_states] bit b is set if all characters that begin with byte DFA_LEAD + b lead back here;
+     * lexeme_make fills it, then the dead state's is not 0. */
+    uint64_t *wide;
 } dfa;
 
 enum {
     DFA_ACCEPT = 1,
     DFA_WHOLE = 2, /* characters are whole here; a step into such a state counts one */
-    DFA_PLAIN = 4  /* any character that stands for itself in a JSON string leads back here */
+    DFA_PLAIN = 4, /* any character that stands for itself in a JSON string leads back here */
+    DFA_LAST = 8   /* no byte leads on */
 };
+
+/* First bytes of characters of more than one. */
+enum { DFA_LEAD = 0xc2, DFA_LEADS = 0xf4 - DFA_LEAD + 1 };
 
 #define LEXEME_ENDLESS UINT32_MAX
 

@@ -27,7 +27,7 @@ static size_t lay_out(machine *m, const program *p, const machine_limits *l, uns
 {
     size_t at = 0;
     m->states = cut(base, &at, l->states, sizeof *m->states);
-    m->rows = cut(base, &at, (size_t)l->states * p->n_classes, sizeof *m->rows);
+    m->rows = cut(base, &at, (size_t)l->states * program_n_columns(p), sizeof *m->rows);
     m->configs = cut(base, &at, l->configs, sizeof *m->configs);
     m->cells = cut(base, &at, l->cells, sizeof *m->cells);
     m->state_slots = cut(base, &at, machine_state_slots(l), sizeof *m->state_slots);
@@ -180,6 +180,7 @@ static void look_at(machine *m, machine_item item)
         break;
     case NODE_KIND_END:
     case NODE_KIND_BYTES:
+    case NODE_KIND_TOKEN:
         keep(m, item.node, item.cell, 0, 0);
         break;
     case NODE_KIND_SPLIT:
@@ -215,13 +216,19 @@ static void step_lexeme(machine *m, config c, unsigned char byte)
         if (lex->max == LEXEME_ENDLESS && count > lex->min) count = lex->min;
     }
     if (!lexeme_alive(lex, q, count)) return;
-    keep(m, c.node, c.cell, q, count);
+    if ((lex->automaton->flag[q] & DFA_LAST) == 0) keep(m, c.node, c.cell, q, count);
     if ((lex->automaton->flag[q] & DFA_ACCEPT) != 0 && count >= lex->min) meet(m, n->next, c.cell);
 }
 
-static void step_config(machine *m, config c, unsigned char byte)
+static void step_config(machine *m, config c, uint32_t symbol)
 {
     const program_node *n = &m->program->nodes[c.node];
+    if (n->kind == NODE_KIND_TOKEN) {
+        if (symbol == SYMBOL_TOKEN + n->arg) meet(m, n->next, settle(m, c.cell));
+        return;
+    }
+    if (symbol >= SYMBOL_TOKEN) return;
+    unsigned char byte = (unsigned char)symbol;
     if (n->kind == NODE_KIND_BYTES) {
         if (byte_set_has(&m->program->sets[n->arg], byte)) meet(m, n->next, settle(m, c.cell));
     } else if (n->kind == NODE_KIND_LEXEME) {
@@ -252,13 +259,13 @@ static uint32_t finish_step(machine *m, uint32_t first)
     return state;
 }
 
-static uint32_t try_step(machine *m, uint32_t from, unsigned char byte)
+static uint32_t try_step(machine *m, uint32_t from, uint32_t symbol)
 {
     uint32_t first = m->n_configs;
     machine_state s = m->states[from];
     begin_step(m);
     for (uint32_t i = 0; i < s.n && !m->full && !m->out_of_room; i++) {
-        step_config(m, m->configs[s.first + i], byte);
+        step_config(m, m->configs[s.first + i], symbol);
         look_at_all(m);
     }
     return finish_step(m, first);
@@ -289,24 +296,105 @@ weft_status machine_init(machine *m, const program *p, const machine_limits *lim
     return WEFT_OK;
 }
 
-weft_status machine_step(machine *m, const uint32_t *from, unsigned char byte,
+static weft_status no_room(const machine *m, weft_error *err)
+{
+    if (m->out_of_room)
+        return err_set(err, WEFT_LIMIT, "the grammar has more than %u alternatives here",
+                       m->limits.items);
+    return err_set(err, WEFT_LIMIT, "the grammar needs more than %u states here", m->limits.states);
+}
+
+weft_status machine_step(machine *m, const uint32_t *from, uint32_t symbol,
                          const machine_roots *roots, uint32_t *to, weft_error *err)
 {
-    *to = machine_look(m, *from, byte);
+    *to = machine_look(m, *from, symbol);
     if (*to != MACHINE_UNKNOWN) return WEFT_OK;
-    *to = try_step(m, *from, byte);
+    *to = try_step(m, *from, symbol);
     if (*to == MACHINE_UNKNOWN && m->full && roots != NULL) {
         machine_collect(m, roots);
-        *to = try_step(m, *from, byte);
+        *to = try_step(m, *from, symbol);
     }
-    if (*to == MACHINE_UNKNOWN) {
-        if (m->out_of_room)
-            return err_set(err, WEFT_LIMIT, "the grammar has more than %u alternatives here",
-                           m->limits.items);
-        return err_set(err, WEFT_LIMIT, "the grammar needs more than %u states here",
-                       m->limits.states);
-    }
+    if (*to == MACHINE_UNKNOWN) return no_room(m, err);
     const program *p = m->program;
-    m->rows[(uint64_t)*from * p->n_classes + p->class_of[byte]] = *to;
+    m->rows[(uint64_t)*from * program_n_columns(p) + program_column(p, symbol)] = *to;
     return WEFT_OK;
+}
+
+static uint32_t try_join(machine *m, const uint32_t from[2])
+{
+    uint32_t first = m->n_configs;
+    begin_step(m);
+    for (uint32_t k = 0; k < 2; k++) {
+        machine_state s = m->states[from[k]];
+        for (uint32_t i = 0; i < s.n; i++) {
+            const config c = m->configs[s.first + i];
+            keep(m, c.node, c.cell, c.q, c.count);
+        }
+    }
+    return finish_step(m, first);
+}
+
+weft_status machine_join(machine *m, const uint32_t from[2], const machine_roots *roots,
+                         uint32_t *to, weft_error *err)
+{
+    *to = from[0] == MACHINE_DEAD ? from[1] : from[0];
+    if (from[0] == from[1] || from[0] == MACHINE_DEAD || from[1] == MACHINE_DEAD) return WEFT_OK;
+    *to = try_join(m, from);
+    if (*to == MACHINE_UNKNOWN && m->full) {
+        machine_collect(m, roots);
+        *to = try_join(m, from);
+    }
+    return *to == MACHINE_UNKNOWN ? no_room(m, err) : WEFT_OK;
+}
+
+static uint32_t try_without(machine *m, uint32_t from, const uint32_t *places, uint32_t n)
+{
+    uint32_t first = m->n_configs, next = 0;
+    machine_state s = m->states[from];
+    begin_step(m);
+    for (uint32_t i = 0; i < s.n; i++) {
+        const config c = m->configs[s.first + i];
+        if (next < n && places[next] == i) {
+            next++;
+        } else {
+            keep(m, c.node, c.cell, c.q, c.count);
+        }
+    }
+    return finish_step(m, first);
+}
+
+weft_status machine_without(machine *m, const uint32_t *from, const uint32_t *places, uint32_t n,
+                            const machine_roots *roots, uint32_t *to, weft_error *err)
+{
+    *to = try_without(m, *from, places, n);
+    if (*to == MACHINE_UNKNOWN && m->full) {
+        machine_collect(m, roots);
+        *to = try_without(m, *from, places, n);
+    }
+    return *to == MACHINE_UNKNOWN ? no_room(m, err) : WEFT_OK;
+}
+
+static void add_first(const program *p, const config *c, byte_set *bytes)
+{
+    const program_node *n = &p->nodes[c->node];
+    if (n->kind == NODE_KIND_BYTES)
+        for (uint32_t k = 0; k < 4; k++) bytes->bits[k] |= p->sets[n->arg].bits[k];
+    if (n->kind != NODE_KIND_LEXEME) return;
+    const dfa *d = p->lexemes[n->arg]->automaton;
+    for (uint32_t b = 0; b < 256; b++)
+        if (dfa_step(d, c->q, (unsigned char)b) != DFA_DEAD)
+            byte_set_add(bytes, (unsigned char)b, (unsigned char)b);
+}
+
+void machine_follow(machine *m, config place, byte_set *bytes)
+{
+    uint32_t first = m->n_configs;
+    *bytes = (byte_set){{0}};
+    begin_step(m);
+    meet(m, m->program->nodes[place.node].next, settle(m, place.cell));
+    look_at_all(m);
+    for (uint32_t i = first; i < m->n_configs; i++) add_first(m->program, &m->configs[i], bytes);
+    /* Without room for all places: any byte. */
+    if (m->full || m->out_of_room) byte_set_add(bytes, 0, 255);
+    m->n_configs = first;
 }

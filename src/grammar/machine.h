@@ -1,7 +1,8 @@
-/* machine.h - walks a program: which bytes may come next, in a table that grows as it is used.
+/* machine.h - walks a program: which bytes and named tokens (symbols, program.h) may come next, in
+ * a table that grows as it is used.
  *
  * A state is a set of places in the program, each with its stack of calls and loops; equal stacks
- * are one chain of cells, equal sets one state, and where a byte leads from a state is worked out
+ * are one chain of cells, equal sets one state, and where a symbol leads from a state is worked out
  * once and then looked up. All memory is taken when the machine is made. When it is full, what none
  * of the states that the caller keeps (roots) needs is dropped, and ids change: the caller's are
  * rewritten in place. LIMIT when even those do not leave room. */
@@ -51,7 +52,7 @@ typedef struct machine {
     const program *program;
     machine_limits limits;
     machine_state *states;
-    uint32_t *rows; /* [states, n_classes]: a state, or MACHINE_UNKNOWN */
+    uint32_t *rows; /* [states, n_columns]: a state, or MACHINE_UNKNOWN */
     config *configs;
     cell *cells;
     uint32_t *state_slots, *cell_slots; /* hash tables; UINT32_MAX: free */
@@ -70,21 +71,33 @@ size_t machine_bytes(const program *p, const machine_limits *limits);
 weft_status machine_init(machine *m, const program *p, const machine_limits *limits, void *memory,
                          weft_error *err);
 
-/* The state behind from[0] after byte in *to, MACHINE_DEAD when it may not come. roots: arrays of
+/* The state behind from[0] after symbol in *to, MACHINE_DEAD when it may not come. roots: arrays of
  * states to keep, rewritten when ids change; from must lie in one of them. */
 typedef struct machine_roots {
     uint32_t *states[3];
     uint32_t n[3];
 } machine_roots;
 
-weft_status machine_step(machine *m, const uint32_t *from, unsigned char byte,
+weft_status machine_step(machine *m, const uint32_t *from, uint32_t symbol,
                          const machine_roots *roots, uint32_t *to, weft_error *err);
 
+/* The state that is in the places of both states in from, which lie in roots like from of a step;
+ * either may be dead. */
+weft_status machine_join(machine *m, const uint32_t from[2], const machine_roots *roots,
+                         uint32_t *to, weft_error *err);
+
+/* The state without some of its places, by their numbers, which ascend; from as in a step. */
+weft_status machine_without(machine *m, const uint32_t *from, const uint32_t *places, uint32_t n,
+                            const machine_roots *roots, uint32_t *to, weft_error *err);
+
+/* Bytes that may come behind the lexeme of a place, once it has taken one, and perhaps others. */
+void machine_follow(machine *m, config place, byte_set *bytes);
+
 /* What is known already, MACHINE_UNKNOWN otherwise. */
-static inline uint32_t machine_look(const machine *m, uint32_t state, unsigned char byte)
+static inline uint32_t machine_look(const machine *m, uint32_t state, uint32_t symbol)
 {
     const program *p = m->program;
-    return m->rows[(uint64_t)state * p->n_classes + p->class_of[byte]];
+    return m->rows[(uint64_t)state * program_n_columns(p) + program_column(p, symbol)];
 }
 
 /* A copy in other memory of the same size, [machine_bytes]. */

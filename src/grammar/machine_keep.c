@@ -122,12 +122,12 @@ static uint32_t find_state(const machine *m, const config *c, uint32_t n)
 
 static void add_state(machine *m, uint32_t slot, uint32_t first, uint32_t n)
 {
-    uint32_t n_classes = m->program->n_classes;
+    uint32_t n_columns = program_n_columns(m->program);
     m->state_slots[slot] = m->n_states;
     machine_state *s = &m->states[m->n_states];
     *s = (machine_state){first, n, false, 0};
     for (uint32_t i = 0; i < n; i++) s->can_end |= m->configs[first + i].node == NODE_END;
-    memset(m->rows + (uint64_t)m->n_states * n_classes, 0xff, n_classes * sizeof *m->rows);
+    memset(m->rows + (uint64_t)m->n_states * n_columns, 0xff, n_columns * sizeof *m->rows);
     m->n_states++;
 }
 
@@ -150,7 +150,7 @@ void machine_forget(machine *m)
     memset(m->state_slots, 0xff, machine_state_slots(&m->limits) * sizeof *m->state_slots);
     memset(m->cell_slots, 0xff, (size_t)m->limits.cells * 2 * sizeof *m->cell_slots);
     m->states[MACHINE_DEAD] = (machine_state){0, 0, false, 0};
-    memset(m->rows, 0, m->program->n_classes * sizeof *m->rows);
+    memset(m->rows, 0, program_n_columns(m->program) * sizeof *m->rows);
     m->n_states = 1;
     m->n_configs = 0;
     m->n_cells = 1;

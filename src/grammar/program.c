@@ -142,6 +142,20 @@ uint32_t node_lexeme(program *p, const lexeme *lex, uint32_t next)
     return add(p, NODE_KIND_LEXEME, at - 1, next);
 }
 
+uint32_t node_token(program *p, named_token token, uint32_t next)
+{
+    if (next == NODE_FAIL) return NODE_FAIL;
+    uint32_t at = 0;
+    while (at < p->n_tokens && p->tokens[at].id != token.id) at++;
+    if (at == p->n_tokens) {
+        if (!within(p, p->n_tokens, PROGRAM_TOKENS, "named tokens") ||
+            !ROOM(p, tokens, token_room, n_tokens))
+            return NODE_FAIL;
+        p->tokens[p->n_tokens++] = token;
+    }
+    return add(p, NODE_KIND_TOKEN, at, next);
+}
+
 uint32_t node_call(program *p, uint32_t rule_i, uint32_t next)
 {
     if (next == NODE_FAIL) return NODE_FAIL;
@@ -248,6 +262,7 @@ static uint32_t node_need(const program *p, const program_node *n)
         return next < p->nodes[n->arg].need ? next : p->nodes[n->arg].need;
     case NODE_KIND_BYTES:
     case NODE_KIND_LEXEME:
+    case NODE_KIND_TOKEN:
         return next;
     case NODE_KIND_CALL:
         return larger(one_more(p->nodes[p->rules[n->arg].start].need), next);

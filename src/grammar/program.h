@@ -2,7 +2,8 @@
  * by byte (machine.h).
  *
  * It is a recursive transition network: nodes that take a byte of a set, nodes that run a lexeme (a
- * finite automaton with a count of characters, lexeme.h), splits, calls of rules and counted loops.
+ * finite automaton with a count of characters, lexeme.h), nodes that take a token whatever bytes it
+ * has (control tokens have none), splits, calls of rules and counted loops.
  * A loop's count lies on the same stack as the calls, so that {0,1000000} is one node and nests.
  *
  * Graphs are built from the end: a builder is told which node comes next and returns the one to
@@ -22,6 +23,7 @@ typedef enum node_kind {
     NODE_KIND_SPLIT,  /* next, or arg */
     NODE_KIND_BYTES,  /* a byte of set arg */
     NODE_KIND_LEXEME, /* lexeme arg */
+    NODE_KIND_TOKEN,  /* token arg */
     NODE_KIND_CALL,   /* rule arg */
     NODE_KIND_LOOP    /* loop arg */
 } node_kind;
@@ -35,6 +37,7 @@ enum {
     PROGRAM_RULES = 1 << 14,
     PROGRAM_LOOPS = 1 << 16,
     PROGRAM_LEXEMES = 1 << 12,
+    PROGRAM_TOKENS = 256,    /* that are named, each a column of a machine's table */
     PROGRAM_STEPS = 1 << 26, /* of the search for what may be empty */
     PROGRAM_SWEEPS = 400,    /* over all nodes, until what they need is settled */
 };
@@ -63,6 +66,12 @@ typedef struct rule {
     const char *name; /* for messages; borrowed, may be NULL */
 } rule;
 
+/* A token that is named by its id. */
+typedef struct named_token {
+    uint32_t id;
+    bool ends; /* the answer: nothing may have to come behind it */
+} named_token;
+
 typedef struct program {
     arena *memory;   /* borrowed */
     weft_error *err; /* borrowed, while it is being built */
@@ -72,8 +81,9 @@ typedef struct program {
     rule *rules; /* the text is rule 0 */
     loop *loops;
     const lexeme **lexemes;
-    uint32_t n_nodes, n_sets, n_rules, n_loops, n_lexemes;
-    uint32_t node_room, set_room, rule_room, loop_room, lexeme_room;
+    named_token *tokens;
+    uint32_t n_nodes, n_sets, n_rules, n_loops, n_lexemes, n_tokens;
+    uint32_t node_room, set_room, rule_room, loop_room, lexeme_room, token_room;
     uint32_t dfa_work;           /* of all automata made so far (dfa.h) */
     bool has_runs;               /* sets that repeat become lexemes */
     uint32_t n_classes;          /* bytes of one class are the same to every node */
@@ -98,6 +108,7 @@ uint32_t node_bytes(program *p, const byte_set *set, uint32_t next);
 uint32_t node_range(program *p, unsigned char first, unsigned char last, uint32_t next);
 uint32_t node_text(program *p, str text, uint32_t next); /* its bytes */
 uint32_t node_lexeme(program *p, const lexeme *lex, uint32_t next);
+uint32_t node_token(program *p, named_token token, uint32_t next);
 uint32_t node_call(program *p, uint32_t rule, uint32_t next);
 
 /* Any number of bodies, which are set later and end in the star's own node. */
@@ -110,6 +121,20 @@ void loop_set_body(program *p, uint32_t at, uint32_t body);
 
 /* Settles classes and needs. Fails when a rule begins with itself, or when no text has an end. */
 void program_finish(program *p);
+
+/* Symbols, which lead from state to state: bytes, and behind them the named tokens. */
+enum { SYMBOL_TOKEN = 256 };
+
+static inline uint32_t program_n_columns(const program *p)
+{
+    return p->n_classes + p->n_tokens;
+}
+
+/* Where a symbol stands in a row of a table. */
+static inline uint32_t program_column(const program *p, uint32_t symbol)
+{
+    return symbol < SYMBOL_TOKEN ? p->class_of[symbol] : p->n_classes + symbol - SYMBOL_TOKEN;
+}
 
 static inline bool byte_set_has(const byte_set *set, unsigned char byte)
 {

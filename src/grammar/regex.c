@@ -335,6 +335,8 @@ uint32_t node_regex(program *p, const regex *x, spelling how, uint32_t next)
         return node_repeat(p, x, how, next);
     case REGEX_RULE:
         return node_call(p, x->min, next);
+    case REGEX_TOKEN:
+        return node_token(p, x->token, next);
     case REGEX_SEQUENCE:
         for (const regex *part = x->last; part != NULL; part = part->previous)
             next = node_regex(p, part, how, next);

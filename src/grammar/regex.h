@@ -17,7 +17,8 @@ typedef enum regex_kind {
     REGEX_SEQUENCE,
     REGEX_EITHER,
     REGEX_REPEAT,
-    REGEX_RULE /* of a grammar of rules: min is its number */
+    REGEX_RULE, /* of a grammar of rules: min is its number */
+    REGEX_TOKEN /* likewise: token */
 } regex_kind;
 
 typedef struct regex regex;
@@ -26,7 +27,8 @@ struct regex {
     regex_kind kind;
     bool has_begin, has_finish; /* anchors in it */
     chars set;
-    uint32_t min, max;      /* PROGRAM_ENDLESS: none */
+    uint32_t min, max; /* PROGRAM_ENDLESS: none */
+    named_token token;
     regex *last, *previous; /* the last part of it; the part before it in its own whole */
 };
 

@@ -467,10 +467,9 @@ static bool begin(schema *s)
     return schema_text_init(s);
 }
 
-static void write_rules(schema *s, uint32_t first)
+static void write_rules(schema *s)
 {
     program *p = s->p;
-    (void)demand_call(s, first, NODE_RETURN); /* rule 0 */
     while (s->n_waiting > 0 && p->status == WEFT_OK) {
         uint32_t at = s->waiting[--s->n_waiting];
         const forms *all = demand_forms(s, at);
@@ -482,17 +481,28 @@ static void write_rules(schema *s, uint32_t first)
     }
 }
 
-static void compile(schema *s, const json *root)
+static uint32_t compile(schema *s, const json *root, uint32_t next)
 {
-    if (!begin(s) || !schema_index(s, root)) return;
+    if (!begin(s) || !schema_index(s, root)) return NODE_FAIL;
     uint32_t node = schema_node_of(s, root, 0, "");
     uint32_t first = s->p->status == WEFT_OK ? schema_demand(s, node) : DEMAND_NEVER;
-    if (s->p->status != WEFT_OK) return;
+    if (s->p->status != WEFT_OK) return NODE_FAIL;
     if (first == DEMAND_NEVER) {
         schema_fail(s, node, "", WEFT_ARGUMENT, "is false: no text satisfies it");
-        return;
+        return NODE_FAIL;
     }
-    write_rules(s, first);
+    uint32_t call = demand_call(s, first, next);
+    write_rules(s);
+    return call;
+}
+
+uint32_t node_schema(program *p, const json *root, uint32_t next)
+{
+    schema s = {.p = p};
+    uint32_t call = compile(&s, root, next);
+    map_deinit(&s.node_of);
+    map_deinit(&s.demand_of);
+    return call;
 }
 
 void source_schema(program *p, str text)
@@ -504,9 +514,6 @@ void source_schema(program *p, str text)
         p->status = status;
         return;
     }
-    schema s = {.p = p};
-    compile(&s, doc.root);
-    map_deinit(&s.node_of);
-    map_deinit(&s.demand_of);
+    (void)node_schema(p, doc.root, NODE_RETURN); /* its first rule is rule 0 */
     json_doc_free(&doc);
 }

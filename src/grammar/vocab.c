@@ -129,6 +129,31 @@ static weft_status list_plain(grammar_vocab *v, const entry *entries, uint32_t n
     return WEFT_OK;
 }
 
+static void mark_chars(grammar_vocab *v, const entry *entries, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t token = entries[i].token;
+        for (uint32_t k = 0; k < entries[i].n_bytes; k++) {
+            unsigned char b = entries[i].bytes[k];
+            if ((b & 0xc0) == 0x80) continue;
+            size_t c = b < 0x80 ? b - 0x20u : b - 0xc2u + VOCAB_NARROW;
+            v->has[c * v->n_words + (token >> 6)] |= (uint64_t)1 << (token & 63);
+        }
+    }
+}
+
+static weft_status make_names(grammar_vocab *v, const grammar_tokens *tokens, entry *entries,
+                              weft_error *err)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < v->n_tokens && tokens->names != NULL; i++) {
+        str name = tokens->names[i];
+        if (name.len == 0 || name.len > GRAMMAR_TOKEN_BYTES || vocab_bytes(v, i).len != 0) continue;
+        entries[n++] = (entry){(const unsigned char *)name.ptr, (uint32_t)name.len, i};
+    }
+    return make_tree(v, &v->names, entries, n, err);
+}
+
 static weft_status make_trees(grammar_vocab *v, entry *entries, weft_error *err)
 {
     weft_status status = WEFT_OK;
@@ -142,6 +167,7 @@ static weft_status make_trees(grammar_vocab *v, entry *entries, weft_error *err)
             if (bytes.len > v->longest) v->longest = (uint32_t)bytes.len;
         }
         if (which == VOCAB_PLAIN) status = list_plain(v, entries, n, err);
+        if (which == VOCAB_PLAIN) mark_chars(v, entries, n);
         if (status == WEFT_OK) status = make_tree(v, &v->trees[which], entries, n, err);
     }
     return status;
@@ -186,16 +212,18 @@ static weft_status fill(grammar_vocab *v, const grammar_tokens *tokens, weft_err
     v->same = mem_alloc_zero(v->allocator, ((size_t)v->n_tokens + 1) * sizeof *v->same);
     v->starts = mem_alloc(v->allocator, ((size_t)v->n_tokens + 1) * sizeof *v->starts);
     v->plain = mem_alloc_zero(v->allocator, v->n_words * sizeof *v->plain);
+    v->has = mem_alloc_zero(v->allocator, (size_t)VOCAB_CHARS * v->n_words * sizeof *v->has);
     v->ends = mem_alloc_zero(v->allocator, v->n_words * sizeof *v->ends);
     size_t n_entries = ((size_t)v->n_tokens + 1) * sizeof(entry);
     entry *entries = mem_alloc(v->allocator, n_entries);
     weft_status status = WEFT_OK;
-    if (v->same == NULL || v->starts == NULL || v->plain == NULL || v->ends == NULL ||
-        entries == NULL)
+    if (v->same == NULL || v->starts == NULL || v->plain == NULL || v->has == NULL ||
+        v->ends == NULL || entries == NULL)
         status = out_of_memory(err, v->n_tokens);
     if (status == WEFT_OK) status = mark_ends(v, tokens, err);
     if (status == WEFT_OK) status = copy_bytes(v, tokens, err);
     if (status == WEFT_OK) status = make_trees(v, entries, err);
+    if (status == WEFT_OK) status = make_names(v, tokens, entries, err);
     mem_free(v->allocator, entries, n_entries);
     return status;
 }
@@ -233,9 +261,11 @@ void grammar_vocab_destroy(grammar_vocab *v)
     const weft_allocator *a = v->allocator;
     for (uint32_t i = 0; i < VOCAB_TREES; i++)
         mem_free(a, v->trees[i].nodes, v->trees[i].n_nodes * sizeof *v->trees[i].nodes);
+    mem_free(a, v->names.nodes, v->names.n_nodes * sizeof *v->names.nodes);
     mem_free(a, v->same, ((size_t)v->n_tokens + 1) * sizeof *v->same);
     mem_free(a, v->starts, ((size_t)v->n_tokens + 1) * sizeof *v->starts);
     mem_free(a, v->plain, v->n_words * sizeof *v->plain);
+    mem_free(a, v->has, (size_t)VOCAB_CHARS * v->n_words * sizeof *v->has);
     mem_free(a, v->ends, v->n_words * sizeof *v->ends);
     mem_free(a, v->by_length, v->n_plain * sizeof *v->by_length);
     mem_free(a, v->n_chars, v->n_plain);
@@ -251,12 +281,15 @@ weft_status grammar_vocab_of(const env *world, const tokenizer *t, uint32_t n_ro
     uint32_t n = tokenizer_n_vocab(t);
     strbuf all;
     strbuf_init(&all, world->allocator, 0);
-    size_t n_list = ((size_t)n + 1) * sizeof(str);
+    size_t n_list = ((size_t)n + 1) * 2 * sizeof(str);
     str *list = mem_alloc(world->allocator, n_list);
+    str *names = list == NULL ? NULL : list + n;
     for (uint32_t i = 0; i < n && list != NULL; i++) {
         size_t before = all.len;
-        if (!tokenizer_is_special(t, (int32_t)i)) (void)tokenizer_bytes(t, (int32_t)i, false, &all);
+        bool special = tokenizer_is_special(t, (int32_t)i);
+        if (!special) (void)tokenizer_bytes(t, (int32_t)i, false, &all);
         list[i] = (str){NULL, all.len - before};
+        names[i] = special ? tokenizer_token(t, (int32_t)i) : (str){NULL, 0};
     }
     weft_status status = WEFT_OK;
     if (list == NULL || all.status != WEFT_OK) status = out_of_memory(err, n);
@@ -265,7 +298,7 @@ weft_status grammar_vocab_of(const env *world, const tokenizer *t, uint32_t n_ro
         list[i].ptr = at;
         at += list[i].len;
     }
-    const grammar_tokens tokens = {n_rows, n, list, ends, n_ends};
+    const grammar_tokens tokens = {n_rows, n, list, names, ends, n_ends};
     if (status == WEFT_OK) status = grammar_vocab_create(world, &tokens, out, err);
     mem_free(world->allocator, list, n_list);
     strbuf_deinit(&all);
@@ -290,6 +323,37 @@ str grammar_vocab_bytes(const grammar_vocab *v, uint32_t token)
 uint32_t grammar_mask_words(const grammar_vocab *v)
 {
     return v->n_words;
+}
+
+size_t vocab_name_at(const grammar_vocab *v, str text, uint32_t *token)
+{
+    const vocab_tree *t = &v->names;
+    uint32_t at = 0, end = t->n_nodes;
+    size_t longest = 0;
+    for (size_t i = 0; i < text.len; i++) {
+        unsigned char byte = (unsigned char)text.ptr[i];
+        while (at < end && vocab_byte(&t->nodes[at]) != byte) at = vocab_next(&t->nodes[at]);
+        if (at >= end) break;
+        if (vocab_token(&t->nodes[at]) != 0) {
+            *token = vocab_token(&t->nodes[at]) - 1;
+            longest = i + 1;
+        }
+        end = vocab_next(&t->nodes[at++]);
+    }
+    return longest;
+}
+
+uint32_t vocab_tokens_of(const grammar_vocab *v, str text, uint32_t *token)
+{
+    const vocab_tree *const trees[] = {&v->names, &v->trees[VOCAB_PLAIN], &v->trees[VOCAB_OTHER]};
+    uint32_t n = 0;
+    for (size_t i = 0; i < sizeof trees / sizeof *trees; i++) {
+        uint32_t found;
+        (void)vocab_lookup(trees[i], text, &found);
+        if (found != 0) *token = found - 1;
+        for (; found != 0; found = v->same[found - 1]) n++;
+    }
+    return n;
 }
 
 uint32_t vocab_lookup(const vocab_tree *t, str bytes, uint32_t *token)

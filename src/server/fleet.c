@@ -26,11 +26,12 @@ static void load_next(fleet *f);
 
 /* ---- the stepping thread --------------------------------------------------------------------- */
 
-static uint64_t steps_of(const fleet_model *m)
+/* Grows with every step that had something to do. */
+static uint64_t work_of(const fleet_model *m)
 {
     weft_engine_info info = {.struct_size = sizeof info};
     weft_engine_get_info(m->engine, &info, NULL);
-    return info.n_steps;
+    return info.ns_runs;
 }
 
 static void note_failure(fleet_model *m, weft_status status, const weft_error *err)
@@ -49,9 +50,9 @@ static void step(fleet_model *m)
     m->kicked = false;
     m->stepping = true;
     uv_mutex_unlock(&m->lock);
-    uint64_t before = steps_of(m);
+    uint64_t before = work_of(m);
     weft_status status = weft_step(m->engine, &n_active, &err);
-    bool moved = steps_of(m) != before;
+    bool moved = work_of(m) != before;
     uv_async_send(&m->wake);
     uv_mutex_lock(&m->lock);
     m->stepping = false;

@@ -269,7 +269,7 @@ static bool keep_part(answer *a, const weft_part *part)
 static bool give_part(answer *a, const weft_part *part)
 {
     if (!keep_part(a, part)) return false;
-    if (a->g->asked.stream) a->g->api->part(a, part);
+    if (a->g->asked.stream || a->g->api->parts_of_all) a->g->api->part(a, part);
     return true;
 }
 
@@ -357,7 +357,7 @@ static bool take_done(answer *a, const weft_event *event)
         (weft_parser_end(a->parser, a->finish, NULL) != WEFT_OK || !give_parts(a)))
         return false;
     remember(a, event);
-    if (g->asked.stream) g->api->finish(a);
+    if (g->asked.stream || g->api->parts_of_all) g->api->finish(a);
     return true;
 }
 
@@ -489,6 +489,8 @@ static void after_prepare(exchange *x)
         finish_exchange(g);
     } else if (g->err.status != WEFT_OK) {
         fail_weft(g);
+    } else if (g->counts) {
+        end_whole(g);
     } else {
         begin_answers(g);
     }

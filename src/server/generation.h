@@ -51,6 +51,7 @@ typedef struct generation_prompt {
 typedef struct generation_api {
     /* In another thread: body -> what is asked. param [FIELD_NAME_BYTES]: the field at fault. */
     weft_status (*read)(generation *g, const json *body, char *param, weft_error *err);
+    bool parts_of_all; /* part and finish are called without a stream, too */
     /* Everything below in the loop's. Streams only: the head was written. */
     void (*begin)(generation *g);
     /* Streams only. A part of an answer; or, where there are log-probabilities, a token of which
@@ -89,6 +90,7 @@ struct generation {
     str model_name;
     bool include_usage;
     bool is_chat;
+    bool counts; /* nothing is submitted: end says what is known of the prompt; no stream */
     strbuf messages, tools, variables, form, tool_name; /* of a chat; JSON but for the last */
     const char *tool_choice;
     bool has_tools, one_call, has_form;
@@ -97,6 +99,7 @@ struct generation {
     uint32_t n_prompts;
     str images[GENERATION_IMAGES]; /* data URLs, borrowed from doc */
     uint32_t n_images;
+    bool bare_images; /* they are base64 alone */
     /* Embeddings. */
     bool embeds;
     uint32_t n_dims;

@@ -169,11 +169,11 @@ void messages_add_ids(generation *g, str content, const json *calls)
     replay_key_init(&key, str_of(m->name), content);
     for (size_t i = 0; i < json_length(calls); i++) {
         const json *function = json_get(json_at(calls, i), "function");
-        str arguments = json_text(json_get(function, "arguments"));
+        const json *given = json_get(function, "arguments");
+        str arguments = json_text(given);
         strbuf written;
         strbuf_init(&written, mem_system(), 0);
-        if (arguments.ptr == NULL &&
-            json_write(json_get(function, "arguments"), 0, &written) == WEFT_OK)
+        if (json_kind_of(given) != JSON_KIND_TEXT && json_write(given, 0, &written) == WEFT_OK)
             arguments = (str){strbuf_text(&written), written.len};
         replay_key_add_call(&key, json_text(json_get(function, "name")), arguments);
         strbuf_deinit(&written);
@@ -329,9 +329,9 @@ weft_status messages_read_tools(generation *g, const json *tools, char *param, w
     return status == WEFT_OK ? status : err_set(err, status, "tools are too long");
 }
 
-weft_status messages_read_format(generation *g, const json *format, char *param, weft_error *err)
+weft_status messages_read_format(generation *g, const json *format, const char *name, char *param,
+                                 weft_error *err)
 {
-    static const char NAME[] = "response_format";
     if (format == NULL) return WEFT_OK;
     str type = json_text(json_get(format, "type"));
     if (str_equal_text(type, "text")) return WEFT_OK;
@@ -341,16 +341,59 @@ weft_status messages_read_format(generation *g, const json *format, char *param,
         return WEFT_OK;
     }
     if (!str_equal_text(type, "json_schema"))
-        return field_wrong(param, NAME, err,
+        return field_wrong(param, name, err,
                            "has no type, or one that is not text, json_object or "
                            "json_schema");
     /* OpenAI's chat has the schema one level deeper than its responses. */
     const json *schema = json_get(json_get(format, "json_schema"), "schema");
     if (schema == NULL) schema = json_get(format, "schema");
     if (json_kind_of(schema) != JSON_KIND_OBJECT && json_kind_of(schema) != JSON_KIND_BOOL)
-        return field_wrong(param, NAME, err, "has no schema");
+        return field_wrong(param, name, err, "has no schema");
     g->has_form = true;
     g->form_kind = WEFT_GRAMMAR_SCHEMA;
     weft_status status = json_write(schema, 0, &g->form);
     return status == WEFT_OK ? status : err_set(err, status, "the schema is too long");
+}
+
+/* ---- variables ------------------------------------------------------------------------------- */
+
+static void add_variable(generation *g, const messages_variables *v, const char *name, str text)
+{
+    strbuf *out = &g->variables;
+    if (json_get(v->more, name) != NULL) return;
+    strbuf_printf(out, "%s\"%s\":", out->len > 1 ? "," : "", name);
+    strbuf_add(out, text.ptr, text.len);
+}
+
+/* gpt-oss knows the effort, others whether to think at all. */
+weft_status messages_write_variables(generation *g, const messages_variables *v, char *param,
+                                     weft_error *err)
+{
+    strbuf *out = &g->variables;
+    strbuf text;
+    bool none = str_equal_text(v->effort, "none");
+    if (v->more != NULL && json_kind_of(v->more) != JSON_KIND_OBJECT)
+        return field_wrong(param, "chat_template_kwargs", err, "is no object");
+    if (v->more == NULL && v->effort.ptr == NULL && !v->is_thinking_said) return WEFT_OK;
+    strbuf_add_char(out, '{');
+    if (v->effort.ptr != NULL) {
+        strbuf_init(&text, mem_system(), 0);
+        json_write_text(v->effort, &text);
+        add_variable(g, v, "reasoning_effort", (str){strbuf_text(&text), text.len});
+        if (text.status != WEFT_OK) out->status = text.status;
+        strbuf_deinit(&text);
+    }
+    if (none || v->is_thinking_said)
+        add_variable(g, v, "enable_thinking", str_of(v->thinks && !none ? "true" : "false"));
+    json_iter iter = {0};
+    str key;
+    const json *value;
+    while (json_next(v->more, &iter, &key, &value)) {
+        if (out->len > 1) strbuf_add_char(out, ',');
+        json_write_text(key, out);
+        strbuf_add_char(out, ':');
+        json_write(value, 0, out);
+    }
+    weft_status status = strbuf_add_char(out, '}');
+    return status == WEFT_OK ? status : err_set(err, status, "chat_template_kwargs are too long");
 }

@@ -17,8 +17,20 @@ weft_status messages_write_content(generation *g, const json *content, const cha
 /* [{"type": "function", "function": {...}}] to g->tools, checked. */
 weft_status messages_read_tools(generation *g, const json *tools, char *param, weft_error *err);
 
-/* {"type": "json_schema", ...}, "text" or "json_object": what the content must be. */
-weft_status messages_read_format(generation *g, const json *format, char *param, weft_error *err);
+/* {"type": "json_schema", ...}, "text" or "json_object": what the content must be. name: of the
+ * field. */
+weft_status messages_read_format(generation *g, const json *format, const char *name, char *param,
+                                 weft_error *err);
+
+/* What a request says to the template, each by the name that templates know it by. */
+typedef struct messages_variables {
+    str effort;                    /* of reasoning; "none" turns it off; NULL: not said */
+    bool thinks, is_thinking_said; /* whether there is reasoning at all */
+    const json *more;              /* chat_template_kwargs, which come first */
+} messages_variables;
+
+weft_status messages_write_variables(generation *g, const messages_variables *v, char *param,
+                                     weft_error *err);
 
 /* The ids of an assistant's message, when the answer is remembered, as a member behind others:
  * ,"answer_ids":[...]. calls: as in the message, or NULL. */

@@ -8,6 +8,8 @@
 #include "base/mem.h"
 #include "server/base64.h"
 
+enum { AHEAD_TOKENS = 256 }; /* of a stream that its client does not read */
+
 /* ---- images ---------------------------------------------------------------------------------- */
 
 /* Where the data begin; NULL: it is not in base64. */
@@ -22,25 +24,36 @@ static const char *find_data(str url)
 }
 
 /* "data:image/png;base64,..."; nothing is fetched. */
+static weft_status find_text(generation *g, str url, str *text)
+{
+    static const char NAME[] = "image_url.url";
+    *text = url;
+    if (g->bare_images) return WEFT_OK;
+    if (!str_starts(url, "data:"))
+        return field_wrong(g->param, NAME, &g->err,
+                           "is no data URL; images are not fetched from elsewhere");
+    const char *at = find_data(url);
+    if (at == NULL) return field_wrong(g->param, NAME, &g->err, "is not in base64");
+    *text = (str){at, url.len - (size_t)(at - url.ptr)};
+    return WEFT_OK;
+}
+
 static weft_status decode_image(generation *g, str url, weft_image *out)
 {
     weft_error *err = &g->err;
-    if (!str_starts(url, "data:"))
-        return field_wrong(g->param, "image_url.url", err,
-                           "is no data URL; images are not fetched from elsewhere");
-    const char *at = find_data(url);
-    if (at == NULL) return field_wrong(g->param, "image_url.url", err, "is not in base64");
-    str text = {at, url.len - (size_t)(at - url.ptr)};
+    const char *name = g->bare_images ? "source.data" : "image_url.url";
+    str text;
+    weft_status status = find_text(g, url, &text);
+    if (status != WEFT_OK) return status;
     size_t n_bytes;
     size_t capacity = text.len / 4 * 3 + 3;
     if (capacity > GENERATION_IMAGE_BYTES)
-        return field_wrong(g->param, "image_url.url", err, "has %zu bytes, at most %d can be",
-                           capacity, GENERATION_IMAGE_BYTES);
+        return field_wrong(g->param, name, err, "has %zu bytes, at most %d can be", capacity,
+                           GENERATION_IMAGE_BYTES);
     unsigned char *bytes = mem_alloc(mem_system(), capacity);
     if (bytes == NULL) return err_set(err, WEFT_NOMEM, "out of memory for an image");
-    weft_status status = WEFT_OK;
     if (!base64_decode(text, bytes, &n_bytes))
-        status = field_wrong(g->param, "image_url.url", err, "is no valid base64");
+        status = field_wrong(g->param, name, err, "is no valid base64");
     if (status == WEFT_OK) status = weft_image_decode(g->model->model, bytes, n_bytes, out, err);
     mem_free(mem_system(), bytes, capacity);
     return status;
@@ -68,6 +81,20 @@ static const char *text_or_null(const strbuf *text)
     return text->len > 0 ? text->ptr : NULL;
 }
 
+/* Each stands in the place of one token. */
+static weft_status count_images(generation *g)
+{
+    for (uint32_t i = 0; i < g->n_images; i++) {
+        weft_image_info info = {.struct_size = sizeof info};
+        const weft_image *image = &g->pictures[i];
+        weft_status status =
+            weft_engine_image_info(g->model->engine, image->width, image->height, &info, &g->err);
+        if (status != WEFT_OK) return status;
+        if (info.n_tokens > 0) g->n_prompt_tokens += info.n_tokens - 1;
+    }
+    return WEFT_OK;
+}
+
 static weft_status open_chat(generation *g)
 {
     weft_chat_options options = {
@@ -86,8 +113,9 @@ static weft_status open_chat(generation *g)
     weft_chat_info info = {.struct_size = sizeof info};
     weft_status status = weft_chat_open(g->model->model, &options, &g->chat, &g->err);
     if (status == WEFT_OK) status = weft_chat_get_info(g->chat, &info, &g->err);
-    if (status == WEFT_OK) g->n_prompt_tokens = info.n_prompt;
-    return status;
+    if (status != WEFT_OK) return status;
+    g->n_prompt_tokens = info.n_prompt;
+    return count_images(g);
 }
 
 static weft_status tokenize(generation *g, generation_prompt *p)
@@ -218,6 +246,7 @@ static weft_status fill_request(generation *g, answer *a, weft_request *r)
     r->max_new = choose_max_new(g, r->n_prompt);
     if (r->min_new > r->max_new) r->min_new = r->max_new;
     r->draft = choose_draft(g, r);
+    if (g->asked.stream) r->max_ahead = AHEAD_TOKENS;
     return WEFT_OK;
 }
 
@@ -280,7 +309,8 @@ weft_status prepare_generation(generation *g)
         status = err_set(&g->err, WEFT_UNSUPPORTED, "'%s' gives vectors only", g->model->name);
     if (status == WEFT_OK) status = decode_images(g);
     if (status == WEFT_OK) status = g->is_chat ? open_chat(g) : read_prompts(g);
-    if (status == WEFT_OK) status = make_vectors(g);
+    if (status != WEFT_OK || g->counts) return status;
+    status = make_vectors(g);
     if (status == WEFT_OK) status = make_answers(g);
     if (status == WEFT_OK) status = submit_all(g);
     return status;

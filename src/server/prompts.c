@@ -3,8 +3,8 @@
 
 #include "base/mem.h"
 
-static weft_status read_ids(const json *array, generation_prompt *p, const char *name,
-                            char *param, weft_error *err)
+static weft_status read_ids(const json *array, generation_prompt *p, const char *name, char *param,
+                            weft_error *err)
 {
     size_t n = json_length(array);
     p->ids = mem_alloc(mem_system(), n * sizeof *p->ids);
@@ -12,8 +12,7 @@ static weft_status read_ids(const json *array, generation_prompt *p, const char 
     p->n_ids = n;
     for (size_t i = 0; i < n; i++) {
         int64_t id = json_int(json_at(array, i), -1);
-        if (id < 0 || id > INT32_MAX)
-            return field_wrong(param, name, err, "has what is no token");
+        if (id < 0 || id > INT32_MAX) return field_wrong(param, name, err, "has what is no token");
         p->ids[i] = (int32_t)id;
     }
     return WEFT_OK;
@@ -24,7 +23,8 @@ static weft_status read_prompt(const json *value, generation_prompt *p, const ch
                                char *param, weft_error *err)
 {
     json_kind kind = json_kind_of(value);
-    if (kind == JSON_KIND_ARRAY && json_length(value) > 0) return read_ids(value, p, name, param, err);
+    if (kind == JSON_KIND_ARRAY && json_length(value) > 0)
+        return read_ids(value, p, name, param, err);
     if (kind != JSON_KIND_TEXT)
         return field_wrong(param, name, err, "is no string, nor an array of strings or tokens");
     p->text = json_text(value);

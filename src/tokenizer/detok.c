@@ -135,11 +135,21 @@ static weft_status add_token(detok *d, int32_t id, const vocab_entry *entry, wef
     return status;
 }
 
+/* Whether a special token is none of the text. */
+static bool hidden(const detok *d, int32_t id, const vocab_entry *entry)
+{
+    if (d->specials || (entry->flags & VOCAB_SPECIAL) == 0) return false;
+    for (uint32_t i = 0; i < d->n_shown; i++) {
+        if (d->shown[i] == id) return false;
+    }
+    return true;
+}
+
 weft_status detok_push(detok *d, int32_t id, str *text, weft_error *err)
 {
     const vocab_entry *entry = vocab_get(&d->tokenizer->vocab, id);
     *text = (str){"", 0};
-    if (entry == NULL || (!d->specials && (entry->flags & VOCAB_SPECIAL) != 0)) return WEFT_OK;
+    if (entry == NULL || hidden(d, id, entry)) return WEFT_OK;
     if (d->tokenizer->decoder.no_twice && d->started && d->last == id) return WEFT_OK;
     size_t n_pending = d->pending.len;
     size_t n_held = d->held.len;

@@ -7,6 +7,8 @@
 typedef struct detok {
     const tokenizer *tokenizer; /* borrowed */
     bool specials;
+    const int32_t *shown; /* [n_shown], borrowed: special tokens that appear all the same */
+    uint32_t n_shown;
     bool started;    /* a token was shown or is pending */
     int32_t last;    /* its id */
     uint32_t n_left; /* characters that may still be taken from the start of the text */

@@ -82,12 +82,35 @@ static void test_stream(void **state)
     assert_memory_equal(digest, whole, 32);
 }
 
+/* FIPS 180-2 has "abc"; git hash-object the empty blob. */
+static void test_sha1_stream(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        size_t n;
+        const char *expected;
+    } CASES[] = {{"abc", 3, "a9993e364706816aba3e25717850c26c9cd0d89d"},
+                 {"blob 0", 7, "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391"}};
+    for (size_t i = 0; i < 2; i++) {
+        hash_stream s;
+        unsigned char digest[32];
+        char text[41];
+        weft_error err = {0};
+        assert_ok(hash_stream_open_sha1(&s, &err), &err);
+        hash_stream_add(&s, CASES[i].text, 2);
+        hash_stream_add(&s, CASES[i].text + 2, CASES[i].n - 2);
+        assert_ok(hash_stream_close(&s, digest, &err), &err);
+        for (size_t k = 0; k < 20; k++) snprintf(text + k * 2, 3, "%02x", digest[k]);
+        assert_string_equal(text, CASES[i].expected);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_xx64),
-        cmocka_unit_test(test_xx128),
-        cmocka_unit_test(test_sha256),
+        cmocka_unit_test(test_sha1_stream), cmocka_unit_test(test_xx64),
+        cmocka_unit_test(test_xx128),       cmocka_unit_test(test_sha256),
         cmocka_unit_test(test_stream),
     };
     return TEST_RUN("base/hash", tests);

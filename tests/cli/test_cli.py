@@ -92,7 +92,7 @@ class Usage(Case):
     def test_help(self):
         self.assertEqual(self.fine("--version"), "weft 0.1.0\n")
         text = self.fine("--help")
-        for command in ("run", "tokenize", "embed", "inspect", "fit", "bench", "logits", "eval", "selfcheck", "convert"):
+        for command in ("run", "tokenize", "embed", "inspect", "fit", "bench", "logits", "eval", "selfcheck", "convert", "pull", "list", "rm"):
             self.assertIn(f"  {command} ", text)
             self.assertIn(f"usage: weft {command} ", self.fine(command, "--help"))
             self.assertEqual(self.fine(command, "-h"), self.fine(command, "--help"))

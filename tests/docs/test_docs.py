@@ -109,6 +109,12 @@ class Docs(unittest.TestCase):
         for field in sorted(fields - known - inner):
             self.assertIn(f"`{field}`", manual, f"docs/server.md does not name {field}")
 
+    def test_dialects(self):
+        page = (SOURCE / "docs/chat.md").read_text(encoding="utf-8")
+        table = page[page.index("| dialect |") :]
+        found = re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
+        self.assertEqual(found, rows("chat/dialects/dialects.def"))
+
     def test_links(self):
         for path in [SOURCE / "README.md", SOURCE / "CONTRIBUTING.md", *SOURCE.glob("docs/*.md")]:
             text = path.read_text(encoding="utf-8")

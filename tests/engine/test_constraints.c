@@ -22,6 +22,14 @@ static const char SCHEMA[] =
 static const char RULES[] = "root ::= \"<\" item (\", \" item){0,4} \">\"\n"
                             "item ::= [a-z]{1,4} | \"(\" item \")\"\n";
 
+/* Thoughts, then calls with control tokens around them, which are not in the text, then a word. */
+static const char PARTS[] =
+    "{\"all\":[{\"text\":\"<think>\"},{\"until\":\"</think>\",\"max_chars\":30},"
+    "{\"repeat\":{\"all\":[{\"text\":\"<|system|>call:\"},{\"schema\":{\"enum\":[\"one\",\"two\"]}}"
+    ","
+    "{\"text\":\"<|user|>\"}]},\"min\":1,\"max\":3},{\"optional\":{\"regex\":\"[a-z]{2,9}\"}},"
+    "{\"text\":\"<|end|>\"}]}";
+
 typedef struct form {
     weft_grammar_kind kind;
     const char *text;
@@ -34,6 +42,7 @@ static const form FORMS[] = {
     {WEFT_GRAMMAR_CHOICE, "[\"one of these\", \"one or two\", \"x\"]",
      "^(one of these|one or two|x)$"},
     {WEFT_GRAMMAR_RULES, RULES, "^<[a-z(][a-z()]*(, [a-z(][a-z()]*)*>$"},
+    {WEFT_GRAMMAR_PARTS, PARTS, "^<think>.*</think>(call:\"(one|two)\"){1,3}([a-z]{2,9})?$"},
 };
 enum { N_FORMS = sizeof FORMS / sizeof FORMS[0] };
 

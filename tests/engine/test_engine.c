@@ -432,14 +432,63 @@ static void test_other_threads(void **state)
     close_all(f);
 }
 
+/* A reader that does not read holds nobody up, costs no steps, and has the same answer in the
+ * end. */
+static void test_a_request_rests_until_it_is_polled(void **state)
+{
+    (void)state;
+    enum { AHEAD = 3, NEW = 10 };
+    fixture f = open_with(NULL, (weft_engine_options){.max_sequences = 2});
+    weft_request r = plain(8, NEW);
+    weft_finish finish;
+    int32_t alone[NEW];
+    int32_t last = -1;
+    uint32_t n_active = 1;
+    weft_handle handle = submit(f.engine, r);
+    while (n_active > 0) assert_ok(weft_step(f.engine, &n_active, NULL), NULL);
+    for (uint32_t i = 0; i < NEW; i++) {
+        weft_event event = {.struct_size = sizeof event};
+        assert_ok(weft_poll(f.engine, handle, &event, NULL), NULL);
+        alone[i] = event.token;
+    }
+    r.max_ahead = AHEAD;
+    weft_handle slow = submit(f.engine, r);
+    weft_handle other = submit(f.engine, plain(4, NEW));
+    for (uint32_t i = 0; i < 4 * NEW; i++) assert_ok(weft_step(f.engine, &n_active, NULL), NULL);
+    assert_int_equal(n_active, 1);
+    assert_int_equal(drain(f.engine, other, &finish, &last), NEW);
+    assert_int_equal(finish, WEFT_FINISH_LENGTH);
+    weft_engine_info before = {.struct_size = sizeof before};
+    weft_engine_info after = before;
+    assert_ok(weft_engine_get_info(f.engine, &before, NULL), NULL);
+    assert_ok(weft_step(f.engine, &n_active, NULL), NULL);
+    assert_ok(weft_engine_get_info(f.engine, &after, NULL), NULL);
+    assert_true(after.ns_runs == before.ns_runs);
+    for (uint32_t i = 0; i < NEW; i++) {
+        weft_event event = {.struct_size = sizeof event};
+        assert_ok(weft_poll(f.engine, slow, &event, NULL), NULL);
+        assert_int_equal(event.kind, WEFT_EVENT_TOKEN);
+        assert_int_equal(event.token, alone[i]);
+        assert_ok(weft_step(f.engine, &n_active, NULL), NULL);
+    }
+    assert_int_equal(drain(f.engine, slow, &finish, &last), 0);
+    assert_int_equal(finish, WEFT_FINISH_LENGTH);
+    close_all(f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refusals),      cmocka_unit_test(test_larger_than_budget),
-        cmocka_unit_test(test_context_full),  cmocka_unit_test(test_prompt_logits_in_pieces),
-        cmocka_unit_test(test_stop_ids),      cmocka_unit_test(test_cancel_and_release),
-        cmocka_unit_test(test_fairness),      cmocka_unit_test(test_steady_step_allocates_nothing),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_larger_than_budget),
+        cmocka_unit_test(test_context_full),
+        cmocka_unit_test(test_prompt_logits_in_pieces),
+        cmocka_unit_test(test_stop_ids),
+        cmocka_unit_test(test_cancel_and_release),
+        cmocka_unit_test(test_fairness),
+        cmocka_unit_test(test_steady_step_allocates_nothing),
         cmocka_unit_test(test_other_threads),
+        cmocka_unit_test(test_a_request_rests_until_it_is_polled),
     };
     return TEST_RUN("engine/engine", tests);
 }

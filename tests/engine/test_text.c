@@ -164,6 +164,30 @@ static void test_text(void **state)
     player_close(&p);
 }
 
+/* Special tokens that a request names are in the text, others not. */
+static void test_shown(void **state)
+{
+    (void)state;
+    static const int32_t SHOWN[] = {1, 4095};
+    static const int32_t IDS[] = {1, 2, 1, 3};
+    player p = player_open(MODEL, NULL);
+    weft_error err = {WEFT_OK, ""};
+    p.ids = IDS;
+    p.n_ids = 4;
+    p.from = (weft_request){.flags = WEFT_REQUEST_TEXT, .shown_ids = SHOWN, .n_shown_ids = 2};
+    assert_ok(text_check(p.engine, &p.from, &err), &err);
+    assert_string_equal(play(&p).text, "<|system|><|system|>");
+    p.from.n_shown_ids = WEFT_SHOWN_IDS + 1;
+    assert_status(WEFT_LIMIT, text_check(p.engine, &p.from, &err), &err);
+    assert_message(&err, "65 shown_ids");
+    static const int32_t BEYOND[] = {4096};
+    p.from = (weft_request){.flags = WEFT_REQUEST_TEXT, .shown_ids = BEYOND, .n_shown_ids = 1};
+    err = (weft_error){WEFT_OK, ""};
+    assert_status(WEFT_ARGUMENT, text_check(p.engine, &p.from, &err), &err);
+    assert_message(&err, "shown_ids 0 is 4096");
+    player_close(&p);
+}
+
 /* Characters that are cut over tokens, ended after each of them: only whole characters leave, and
  * at the end what is incomplete is U+FFFD. */
 static void test_cut_characters(void **state)
@@ -479,13 +503,10 @@ static void test_refused_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_text),
-        cmocka_unit_test(test_cut_characters),
-        cmocka_unit_test(test_stop_texts),
-        cmocka_unit_test(test_held_back),
-        cmocka_unit_test(test_stop_ids_and_minimum),
-        cmocka_unit_test(test_beginnings),
-        cmocka_unit_test(test_refused_in_a_step),
+        cmocka_unit_test(test_text),           cmocka_unit_test(test_shown),
+        cmocka_unit_test(test_cut_characters), cmocka_unit_test(test_stop_texts),
+        cmocka_unit_test(test_held_back),      cmocka_unit_test(test_stop_ids_and_minimum),
+        cmocka_unit_test(test_beginnings),     cmocka_unit_test(test_refused_in_a_step),
         cmocka_unit_test(test_refused_memory),
     };
     return TEST_RUN("engine/text", tests);

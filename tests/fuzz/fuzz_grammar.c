@@ -13,7 +13,10 @@
 // NOLINTNEXTLINE(readability-identifier-naming)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
 
-enum { END = 256, ROWS = 300, MOST_TOKENS = 200 };
+/* NAMED: control tokens, the last of which ends a text as END does. */
+enum { END = 256, NAMED = 280, ROWS = 300, MOST_TOKENS = 200 };
+
+static const char *const NAMES[] = {"<|c|>", "<|channel|>", "<|end|>"};
 
 static const char *const PIECES[] = {"{\"",      "\":", "\"}", "true", "12",  "\\u00", "\xc3\xa9",
                                      "\xf0\x9f", "ab",  "], ", "  ",   "0.5", "\n"};
@@ -31,11 +34,12 @@ static str bytes_of(uint32_t token, char room[1])
 static grammar_vocab *make_vocab(const env *world)
 {
     char rooms[ROWS][1];
-    str list[ROWS];
+    str list[ROWS], names[ROWS] = {{NULL, 0}};
     grammar_vocab *v;
     for (uint32_t i = 0; i < ROWS; i++) list[i] = bytes_of(i, rooms[i]);
-    static const int32_t ENDS[] = {END};
-    const grammar_tokens tokens = {ROWS, ROWS, list, ENDS, 1};
+    for (uint32_t i = 0; i < COUNT_OF(NAMES); i++) names[NAMED + i] = str_of(NAMES[i]);
+    static const int32_t ENDS[] = {END, NAMED + COUNT_OF(NAMES) - 1};
+    const grammar_tokens tokens = {ROWS, ROWS, list, names, ENDS, 2};
     ASSERT(grammar_vocab_create(world, &tokens, &v, NULL) == WEFT_OK);
     return v;
 }
@@ -102,7 +106,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
 {
     if (n_bytes == 0) return 0;
     const env world = {.allocator = mem_system()};
-    grammar_kind kind = (grammar_kind)(data[0] % 5);
+    grammar_kind kind = (grammar_kind)(data[0] % 6);
     const uint8_t *nul = memchr(data + 1, 0, n_bytes - 1);
     size_t n_source = nul == NULL ? n_bytes - 1 : (size_t)(nul - data) - 1;
     size_t n_rest = nul == NULL ? 0 : n_bytes - n_source - 2;

@@ -353,7 +353,7 @@ static weft_status scenario(const env *world, void *user, weft_error *err)
     (void)user;
     static const str TOKENS[] = {{"a", 1}, {"b", 1}, {"ab", 2}, {"\"", 1}, {"", 0}};
     static const int32_t ENDS[] = {4};
-    const grammar_tokens tokens = {7, 5, TOKENS, ENDS, 1};
+    const grammar_tokens tokens = {7, 5, TOKENS, NULL, ENDS, 1};
     grammar_vocab *v = NULL;
     grammar *g = NULL;
     grammar_state *s = NULL, *clone = NULL;
@@ -500,7 +500,7 @@ static void test_vocab(void **state)
     weft_error err = {.status = WEFT_OK};
     static const str TOKENS[] = {{"a", 1}, {"b", 1}};
     int32_t end = 2;
-    grammar_tokens tokens = {2, 2, TOKENS, &end, 1};
+    grammar_tokens tokens = {2, 2, TOKENS, NULL, &end, 1};
     assert_status(WEFT_ARGUMENT, grammar_vocab_create(&world, &tokens, &v, &err), &err);
     assert_null(v);
     err.status = WEFT_OK;

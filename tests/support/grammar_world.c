@@ -62,7 +62,7 @@ grammar_vocab *world_vocab(bool merged)
     uint32_t n = world_tokens(merged);
     for (uint32_t i = 0; i < n; i++) list[i] = world_bytes(i, &rooms[i & 255]);
     static const int32_t ENDS[] = {WORLD_END};
-    const grammar_tokens tokens = {n + WORLD_PADDING, n, list, ENDS, 1};
+    const grammar_tokens tokens = {n + WORLD_PADDING, n, list, NULL, ENDS, 1};
     grammar_vocab *v;
     weft_error err = {.status = WEFT_OK};
     assert_ok(grammar_vocab_create(&world, &tokens, &v, &err), &err);

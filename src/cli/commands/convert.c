@@ -8,6 +8,7 @@
 #include "cli/bytes.h"
 #include "cli/commands/command.h"
 #include "cli/input.h"
+#include "cli/place.h"
 
 typedef struct convert_values {
     const char *target;
@@ -111,9 +112,10 @@ static int run(const void *values, const char *source)
     weft_error err = {WEFT_OK, ""};
     strbuf recipe;
     strbuf_init(&recipe, mem_system(), INPUT_LIMIT);
-    weft_status status = WEFT_OK;
-    if (v->recipe != NULL) status = input_read_file(v->recipe, &recipe, &err);
-    int code = status == WEFT_OK ? convert(v, source, &recipe) : report_failure(&err, false);
+    char path[IO_PATH_BYTES];
+    weft_status status = place_find_model(source, path, &err);
+    if (status == WEFT_OK && v->recipe != NULL) status = input_read_file(v->recipe, &recipe, &err);
+    int code = status == WEFT_OK ? convert(v, path, &recipe) : report_failure(&err, false);
     strbuf_deinit(&recipe);
     return code;
 }

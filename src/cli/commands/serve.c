@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "cli/cache.h"
 #include "cli/commands/command.h"
+#include "cli/place.h"
 #include "cli/toy.h"
 #include "server/server.h"
 
@@ -94,10 +95,24 @@ static const serve_values DEFAULTS = {.session = SESSION_DEFAULTS,
 typedef struct model_list {
     server_model models[MODELS_MOST];
     char names[MODELS_MOST][NAME_BYTES];
+    char paths[MODELS_MOST][IO_PATH_BYTES];
     uint32_t n;
 } model_list;
 
-/* "NAME=PATH", or a path whose last part is the name. */
+/* The last part of a path. */
+static str last_part(str path)
+{
+    while (path.len > 1 && path.ptr[path.len - 1] == '/') path.len--;
+    for (size_t i = path.len; i-- > 0;) {
+        if (path.ptr[i] != '/') continue;
+        path = (str){path.ptr + i + 1, path.len - i - 1};
+        break;
+    }
+    if (str_ends(path, ".gguf")) path.len -= 5;
+    return path;
+}
+
+/* "NAME=MODEL", or a model: the last part of a path is its name, and one of a hub keeps its own. */
 static weft_status add_model(model_list *list, const char *word, weft_error *err)
 {
     if (list->n == MODELS_MOST)
@@ -105,19 +120,14 @@ static weft_status add_model(model_list *list, const char *word, weft_error *err
     const char *equals = strchr(word, '=');
     const char *slash = strchr(word, '/');
     bool named = equals != NULL && (slash == NULL || equals < slash);
-    const char *path = named ? equals + 1 : word;
+    const char *given = named ? equals + 1 : word;
+    char *path = list->paths[list->n];
+    weft_status status = place_find_model(given, path, err);
+    if (status != WEFT_OK) return status;
     str name = {word, named ? (size_t)(equals - word) : strlen(word)};
-    if (!named) {
-        while (name.len > 1 && name.ptr[name.len - 1] == '/') name.len--;
-        for (size_t i = name.len; i-- > 0;) {
-            if (name.ptr[i] != '/') continue;
-            name = (str){name.ptr + i + 1, name.len - i - 1};
-            break;
-        }
-        if (str_ends(name, ".gguf")) name.len -= 5;
-    }
+    if (!named && strcmp(given, path) == 0) name = last_part(name);
     if (name.len == 0 || name.len >= NAME_BYTES || path[0] == '\0')
-        return err_set(err, WEFT_ARGUMENT, "'%s' is no model; expected PATH or NAME=PATH", word);
+        return err_set(err, WEFT_ARGUMENT, "'%s' is no model; expected MODEL or NAME=MODEL", word);
     char *copy = list->names[list->n];
     memcpy(copy, name.ptr, name.len);
     copy[name.len] = '\0';
@@ -254,7 +264,8 @@ static int run(const void *values, const char *operand)
             mem_free(mem_system(), list, sizeof *list);
             return EXIT_USAGE;
         }
-        report_note("no MODEL was named: this is the toy that comes along; it tells children's stories");
+        report_note(
+            "no MODEL was named: this is the toy that comes along; it tells children's stories");
         operand = toy;
     }
     if (status == WEFT_OK) status = add_model(list, operand, &err);
@@ -273,9 +284,12 @@ const command COMMAND_serve = {
     .rest_at = AT(models),
     .summary = "models behind HTTP: OpenAI's and Anthropic's interfaces, and a page to chat",
     .details =
-        "docs/server.md has the endpoints. A MODEL is a path, or NAME=PATH; requests name it by\n"
-        "that name, or the last part of the path. The first is loaded at the start, others when\n"
-        "they are asked for. Without any it is the toy that comes along. SIGTERM lets answers end, a second one does not.\n",
+        "docs/server.md has the endpoints. A MODEL is one as elsewhere, or NAME=MODEL; requests "
+        "name it by\n"
+        "that name, the last part of its path, or its name on the hub. The first is loaded at the "
+        "start, others when\n"
+        "they are asked for. Without any it is the toy that comes along. SIGTERM lets answers end, "
+        "a second one does not.\n",
     .options = OPTIONS,
     .n_options = COUNT_OF(OPTIONS),
     .session_sets = SESSION_ENGINE | SESSION_CONTEXT | SESSION_OPEN,

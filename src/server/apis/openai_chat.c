@@ -67,34 +67,6 @@ static weft_status read_choice(generation *g, const json *choice, char *param, w
     return strbuf_add(&g->tool_name, name.ptr, name.len);
 }
 
-/* Templates know these names: gpt-oss the effort, others whether to think at all. */
-static weft_status read_variables(generation *g, const chat_body *b, char *param, weft_error *err)
-{
-    strbuf *out = &g->variables;
-    json_kind kind = json_kind_of(b->variables);
-    if (b->variables != NULL && kind != JSON_KIND_OBJECT)
-        return field_wrong(param, "chat_template_kwargs", err, "is no object");
-    if (b->variables == NULL && b->reasoning_effort.ptr == NULL) return WEFT_OK;
-    strbuf_add_char(out, '{');
-    if (b->reasoning_effort.ptr != NULL) {
-        bool none = str_equal_text(b->reasoning_effort, "none");
-        strbuf_add_text(out, "\"reasoning_effort\":");
-        json_write_text(b->reasoning_effort, out);
-        if (none && json_get(b->variables, "enable_thinking") == NULL)
-            strbuf_add_text(out, ",\"enable_thinking\":false");
-    }
-    json_iter iter = {0};
-    str key;
-    const json *value;
-    while (json_next(b->variables, &iter, &key, &value)) {
-        if (out->len > 1) strbuf_add_char(out, ',');
-        json_write_text(key, out);
-        strbuf_add_char(out, ':');
-        json_write(value, 0, out);
-    }
-    return strbuf_add_char(out, '}');
-}
-
 static weft_status read_limits(generation *g, const chat_body *b, char *param, weft_error *err)
 {
     g->asked.max_new = b->max_completion_tokens != 0 ? b->max_completion_tokens : b->max_tokens;
@@ -122,10 +94,12 @@ static weft_status read_body(generation *g, const json *body, char *param, weft_
     if (status == WEFT_OK) status = messages_read(g, b.messages, param, err);
     if (status == WEFT_OK) status = messages_read_tools(g, b.tools, param, err);
     if (status == WEFT_OK) status = read_choice(g, b.tool_choice, param, err);
-    if (status == WEFT_OK) status = messages_read_format(g, b.response_format, param, err);
+    if (status == WEFT_OK)
+        status = messages_read_format(g, b.response_format, "response_format", param, err);
     if (status == WEFT_OK) status = openai_read_forms(g, &forms, param, err);
     if (status == WEFT_OK) status = openai_read_stream_options(g, b.stream_options, param, err);
-    if (status == WEFT_OK) status = read_variables(g, &b, param, err);
+    messages_variables variables = {.effort = b.reasoning_effort, .more = b.variables};
+    if (status == WEFT_OK) status = messages_write_variables(g, &variables, param, err);
     return status;
 }
 

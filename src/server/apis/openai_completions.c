@@ -50,7 +50,8 @@ static weft_status read_body(generation *g, const json *body, char *param, weft_
     g->asked.n_top = b.logprobs;
     g->asked.priority = (int32_t)b.priority;
     if (status == WEFT_OK) status = prompts_read(g, b.prompt, "prompt", param, err);
-    if (status == WEFT_OK) status = messages_read_format(g, b.response_format, param, err);
+    if (status == WEFT_OK)
+        status = messages_read_format(g, b.response_format, "response_format", param, err);
     if (status == WEFT_OK) status = openai_read_forms(g, &forms, param, err);
     if (status == WEFT_OK) status = openai_read_stream_options(g, b.stream_options, param, err);
     return status;

@@ -52,8 +52,8 @@ static void write_vector(const generation *g, uint32_t i, strbuf *out)
 {
     const embedding *own = g->own;
     const float *vector = g->vectors + (size_t)i * g->n_dims;
-    strbuf_printf(out, "%s{\"object\":\"embedding\",\"index\":%u,\"embedding\":",
-                  i > 0 ? "," : "", i);
+    strbuf_printf(out, "%s{\"object\":\"embedding\",\"index\":%u,\"embedding\":", i > 0 ? "," : "",
+                  i);
     if (own->base64) {
         strbuf_add_char(out, '"');
         base64_encode(vector, g->n_dims * sizeof *vector, out);

@@ -90,10 +90,9 @@ static weft_status tokenize(task *t, strbuf *out, weft_error *err)
     text_body *b = t->own;
     weft_status status;
     if (b->messages != NULL) {
-        status = task_tokenize_chat(t, strbuf_text(&b->messages_text),
-                                    b->tools_text.len > 0 ? b->tools_text.ptr : NULL,
-                                    b->generation ? 0 : WEFT_CHAT_NO_GENERATION_PROMPT, &b->ids,
-                                    &b->n_ids, err);
+        status = task_tokenize_chat(
+            t, strbuf_text(&b->messages_text), b->tools_text.len > 0 ? b->tools_text.ptr : NULL,
+            b->generation ? 0 : WEFT_CHAT_NO_GENERATION_PROMPT, &b->ids, &b->n_ids, err);
     } else {
         str text = b->prompt.ptr != NULL ? b->prompt : b->content;
         status = task_tokenize(t, text, b->specials ? WEFT_TOKENIZE_SPECIALS : 0, &b->ids,
@@ -101,8 +100,7 @@ static weft_status tokenize(task *t, strbuf *out, weft_error *err)
     }
     if (status != WEFT_OK) return status;
     strbuf_add_text(out, "{\"tokens\":[");
-    for (size_t i = 0; i < b->n_ids; i++)
-        strbuf_printf(out, "%s%d", i > 0 ? "," : "", b->ids[i]);
+    for (size_t i = 0; i < b->n_ids; i++) strbuf_printf(out, "%s%d", i > 0 ? "," : "", b->ids[i]);
     strbuf_printf(out, "],\"count\":%zu,\"max_model_len\":%u", b->n_ids, t->model->context);
     if (b->pieces) status = write_pieces(t, out, err);
     strbuf_add_char(out, '}');
@@ -123,8 +121,7 @@ static weft_status read_detokenize(task *t, const json *body, char *param, weft_
     return task_read_ids(b->tokens, "tokens", &b->ids, &b->n_ids, param, err);
 }
 
-static weft_status add_texts(const text_body *b, weft_detokenizer *d, strbuf *text,
-                             weft_error *err)
+static weft_status add_texts(const text_body *b, weft_detokenizer *d, strbuf *text, weft_error *err)
 {
     const char *piece;
     size_t n;
