@@ -1,8 +1,9 @@
 /* net.c - connections on libuv.
  *
- * A connection reads one request at a time; what comes behind it waits in `rest`, which is bounded:
- * beyond that reading stops. Reading goes on while an answer is made, since the end of the stream
- * is how a client that leaves is seen. */
+ * A connection reads one request at a time; what comes behind it waits in `rest`, which is bounded.
+ * Reading goes on while an answer is made, since the end of the stream is how a client that leaves
+ * is seen: who sends more than fits is taken for one who has left. Where only answers wait to be
+ * read, reading stops. */
 #include "server/net.h"
 
 #include <stdio.h>
@@ -14,6 +15,7 @@
 enum {
     READ_BYTES = 64 * 1024,
     REST_BYTES = 64 * 1024,
+    BEHIND_BYTES = 256 * 1024, /* most of it while an answer is made */
     FULL_BYTES = 256 * 1024, /* that wait for the client: no more is made */
     BACKLOG = 512,
     TICK_MS = 100,
@@ -67,7 +69,7 @@ typedef struct write_job {
     uv_write_t request;
     conn *conn;
     size_t n_bytes; /* of the job */
-    uv_buf_t rest;
+    size_t n;       /* of bytes */
     char bytes[];
 } write_job;
 
@@ -141,9 +143,9 @@ static void on_written(uv_write_t *request, int status)
 {
     write_job *job = request->data;
     conn *c = job->conn;
-    c->n_unwritten -= job->rest.len;
+    c->n_unwritten -= job->n;
     bool is_space =
-        c->n_unwritten < FULL_BYTES / 2 && c->n_unwritten + job->rest.len >= FULL_BYTES / 2;
+        c->n_unwritten < FULL_BYTES / 2 && c->n_unwritten + job->n >= FULL_BYTES / 2;
     mem_free(mem_system(), job, job->n_bytes);
     if (status != 0) {
         conn_close(c);
@@ -179,12 +181,13 @@ static void conn_write(conn *c, const char *bytes, size_t n)
         conn_close(c);
         return;
     }
-    *job = (write_job){.conn = c, .n_bytes = n_bytes, .rest = {.base = job->bytes, .len = n}};
+    *job = (write_job){.conn = c, .n_bytes = n_bytes, .n = n};
     job->request.data = job;
     memcpy(job->bytes, bytes, n);
     if (c->n_unwritten == 0) c->deadline = now_ms(c) + c->net->options->unread_ms;
     c->n_unwritten += n;
-    if (uv_write(&job->request, (uv_stream_t *)&c->tcp, &job->rest, 1, on_written) == 0) return;
+    uv_buf_t rest = {.base = job->bytes, .len = n};
+    if (uv_write(&job->request, (uv_stream_t *)&c->tcp, &rest, 1, on_written) == 0) return;
     c->n_unwritten -= n;
     mem_free(mem_system(), job, n_bytes);
     conn_close(c);
@@ -321,11 +324,12 @@ static size_t feed_once(conn *c, const char *bytes, size_t n)
 
 static void keep_rest(conn *c, const char *bytes, size_t n)
 {
-    if (strbuf_add(&c->rest, bytes, n) != WEFT_OK) {
+    if (strbuf_add(&c->rest, bytes, n) != WEFT_OK ||
+        (c->x != NULL && c->rest.len > BEHIND_BYTES)) {
         conn_close(c);
         return;
     }
-    if (c->rest.len < REST_BYTES || c->full) return;
+    if (c->x != NULL || c->rest.len < REST_BYTES || c->full) return;
     c->full = true;
     uv_read_stop((uv_stream_t *)&c->tcp);
 }
@@ -379,7 +383,8 @@ static void next_request(conn *c)
     strbuf_init(&c->rest, mem_system(), 0);
     take_bytes(c, rest.ptr, rest.len);
     strbuf_deinit(&rest);
-    if (!c->full || c->closing || c->lingering || c->rest.len >= REST_BYTES) return;
+    if (!c->full || c->closing || c->lingering) return;
+    if (c->x == NULL && c->rest.len >= REST_BYTES) return;
     c->full = false;
     if (uv_read_start((uv_stream_t *)&c->tcp, on_buffer, on_read) != 0) conn_close(c);
 }

@@ -54,7 +54,8 @@ static weft_status read(generation *g, const json *root, char *param, weft_error
                             {OPENAI_COMMON_ROWS, N_OPENAI_COMMON_ROWS, NULL}};
     weft_status status = fields_read(root, "", tables, COUNT_OF(tables), param, err);
     if (status == WEFT_OK) status = openai_read_forms(g, &forms, param, err);
-    if (status == WEFT_OK) status = messages_read_format(g, b.response_format, param, err);
+    if (status == WEFT_OK)
+        status = messages_read_format(g, b.response_format, "response_format", param, err);
     if (status == WEFT_OK)
         status = openai_read_stream_options(g, b.stream_options, param, err);
     if (status == WEFT_OK) status = messages_read_tools(g, b.tools, param, err);

@@ -145,9 +145,14 @@ static void test_tools(void **state)
     for (size_t i = 0; i < sizeof BAD / sizeof *BAD; i++) tools(BAD[i], WEFT_ARGUMENT, "tools");
 }
 
+static weft_status read_format(generation *g, const json *value, char *param, weft_error *err)
+{
+    return messages_read_format(g, value, "response_format", param, err);
+}
+
 static void format(const char *text, weft_status status, const char *expected)
 {
-    check(messages_read_format, offsetof(generation, form), text, status, expected);
+    check(read_format, offsetof(generation, form), text, status, expected);
 }
 
 static void test_formats(void **state)

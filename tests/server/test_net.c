@@ -350,6 +350,27 @@ static void test_much_behind(void **state)
     close_world(&w);
 }
 
+/* The end of the stream would not be seen behind what is not read: who sends so much has left. */
+static void test_too_much_behind(void **state)
+{
+    (void)state;
+    world w;
+    static char part[1 << 16];
+    open_world(&w);
+    int s = dial(&w, 0);
+    memset(part, 'p', sizeof part);
+    say_text(&w, s, "GET /stream HTTP/1.1\r\nHost: a\r\n\r\n");
+    for (int i = 0; i < 100 && w.n_gone == 0; i++) {
+        send(s, part, sizeof part, MSG_DONTWAIT | MSG_NOSIGNAL);
+        run_for(&w, 5);
+    }
+    assert_int_equal(w.n_gone, 1);
+    close(s);
+    run_for(&w, 50);
+    check_alone(&w);
+    close_world(&w);
+}
+
 /* Bodies are bounded together; small ones are taken all the same. */
 static void test_bodies(void **state)
 {
@@ -466,6 +487,7 @@ int main(void)
         cmocka_unit_test(test_late),        cmocka_unit_test(test_silent),
         cmocka_unit_test(test_comments),    cmocka_unit_test(test_unread),
         cmocka_unit_test(test_unread_before_others), cmocka_unit_test(test_much_behind),
+        cmocka_unit_test(test_too_much_behind),
         cmocka_unit_test(test_bodies),      cmocka_unit_test(test_drain),
         cmocka_unit_test(test_refused),     cmocka_unit_test(test_crowd),
     };
