@@ -8,6 +8,8 @@ After every case the server must be well, answer, hold no sequence, and have its
 
 import base64
 import json
+import re
+import resource
 import signal
 import socket
 import struct
@@ -1127,6 +1129,57 @@ class Ends(unittest.TestCase):
         self.assertEqual(server.stop(), 0)
         for c in deaf:
             c.close()
+
+
+class Memory(Case):
+    """Less than requests ask for: those fail, and nothing else."""
+
+    def setUp(self):
+        if SANITIZED:
+            self.skipTest("a sanitizer needs all the memory there is")
+
+    def starve(self, spare):
+        text = Path(f"/proc/{self.server.process.pid}/status").read_text()
+        size = int(re.search(r"VmSize:\s*(\d+)", text)[1]) << 10
+        resource.prlimit(self.server.process.pid, resource.RLIMIT_AS, (size + spare, -1))
+
+    def tearDown(self):
+        if not SANITIZED:
+            resource.prlimit(self.server.process.pid, resource.RLIMIT_AS, (-1, -1))
+            super().tearDown()
+
+    def ask(self, path, body):
+        try:
+            status = self.server.post(path, body).status
+        except (EOFError, OSError, ValueError, IndexError):
+            return 0  # there was not even memory for an answer
+        self.assertIn(status, (200, 400, 413, 503))
+        return status
+
+    def test_bodies(self):
+        for spare in (1 << 20, 4 << 20, 16 << 20, 40 << 20):
+            self.starve(spare)
+            got = []
+            for n in (1 << 10, 1 << 18, 1 << 20, 5 << 20, 20 << 20, 31 << 20):
+                got.append(self.ask(TEXT, b'{"prompt":"a","user":"' + b"x" * n + b'"}'))
+                got.append(self.ask(TEXT, b'{"prompt":"' + b"the " * (n // 4) + b'"}'))
+                got.append(self.ask(CHAT, b'{"messages":[' + b'{"role":"user","content":"x"},' * (n // 30) + b"{}]}"))
+                got.append(self.ask("/tokenize", b'{"prompt":"' + b"the " * (n // 4) + b'"}'))
+            self.assertIn(200, got)
+            self.assertTrue(503 in got or 0 in got, got)
+
+    def test_crowds(self):
+        def one(i):
+            got = []
+            for j in range(20):
+                body = {"prompt": "the " * (50 * (i % 5) + 1), "max_tokens": 50, "n": 1 + j % 8,
+                        "stream": j % 2 == 0, "logprobs": 5 if j % 3 == 0 else None}
+                got.append(self.ask(TEXT, body))
+            return got
+
+        for spare in (0, 1 << 20, 4 << 20):
+            self.starve(spare)
+            together(12, one)
 
 
 class Files(Case):
