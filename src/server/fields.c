@@ -86,7 +86,8 @@ static weft_status read_value(const field_row *row, const json *value, const cha
                               unsigned char *values, char *param, weft_error *err)
 {
     json_kind kind = json_kind_of(value);
-    void *out = values + row->offset;
+    /* Tables of fields that are not kept have none. */
+    void *out = values != NULL ? values + row->offset : NULL;
     switch (row->kind) {
     case FIELD_IGNORED:
         return WEFT_OK;
