@@ -147,6 +147,8 @@ typedef struct weft_model_info {
     float repetition_penalty, typical_p; /* as temperature; 1: off */
     bool has_mtp;                        /* it has a head that drafts, for WEFT_ENGINE_MTP */
     bool has_vision;                     /* its prompts may have images */
+    /* Not 0: it says nothing alone, but drafts for models of this width (draft_model). */
+    uint32_t drafts_for;
 } weft_model_info;
 
 WEFT_API weft_status weft_model_get_info(const weft_model *model, weft_model_info *info,
@@ -304,9 +306,12 @@ typedef struct weft_engine_options {
     /* A smaller model whose guesses requests may take ("model"), borrowed until the engine is
      * closed; NULL: none. Its vocabulary must be the model's, token by token (ARGUMENT names the
      * first that is not). It runs on the same backend and threads. With expert_bytes it may have no
-     * experts (UNSUPPORTED), and the head of WEFT_ENGINE_MTP neither. */
+     * experts (UNSUPPORTED), and the head of WEFT_ENGINE_MTP neither. One that drafts for others
+     * only (drafts_for) reads what the model has stored: heads and widths must be those it was made
+     * for (ARGUMENT, UNSUPPORTED). */
     const weft_model *draft_model;
-    const char *draft_kv; /* KV codec spec of its state; NULL: the activation type */
+    const char *draft_kv; /* KV codec spec of its state; NULL: the activation type. ARGUMENT where
+                             it has none: drafts_for */
     /* Budget for that state, beside memory_bytes: requests that find no room there are not drafted
      * for until there is. 0: what one sequence of context needs, or 256 MiB if that is more. */
     uint64_t draft_memory_bytes;
@@ -319,7 +324,8 @@ enum {
     WEFT_ENGINE_MTP = 2
 };
 
-/* options may be NULL. The model is borrowed until the engine is closed. */
+/* options may be NULL. The model is borrowed until the engine is closed. UNSUPPORTED for one that
+ * says nothing alone (drafts_for). */
 WEFT_API weft_status weft_engine_open(const weft_model *model, const weft_engine_options *options,
                                       weft_engine **engine, weft_error *err);
 

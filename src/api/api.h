@@ -66,7 +66,7 @@ typedef struct chat_input {
     int64_t now;
 } chat_input;
 
-weft_status api_render(const weft_model *m, const chat_input *input, template_output *out,
+weft_status api_render(const weft_model *m, const chat_input *from, template_output *out,
                        weft_error *err);
 
 /* Spans of out that can stand in a control token without harm are taken out of it. */

@@ -121,6 +121,12 @@ static weft_status take_options(const weft_model *model, const weft_engine_optio
                                 engine_options *o, weft_error *err)
 {
     if (model == NULL) return err_set(err, WEFT_ARGUMENT, "model is NULL");
+    if (model->model->params.is_assistant) {
+        return err_set(
+            err, WEFT_UNSUPPORTED,
+            "the model says nothing alone: it drafts for models of width %u (draft_model)",
+            model->model->params.target_embd);
+    }
     weft_engine_options from = {.struct_size = sizeof from};
     weft_status status = API_TAKE(from, options, memory_bytes, "weft_engine_options", err);
     if (status == WEFT_OK) status = effective(&from, model->model, o, err);

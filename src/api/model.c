@@ -148,6 +148,7 @@ weft_status weft_model_get_info(const weft_model *model, weft_model_info *info, 
         .has_logits = m->graph.output != 0,
         .has_mtp = m->draft.n_values > 0,
         .has_vision = m->tower.family != NULL,
+        .drafts_for = m->params.is_assistant ? m->params.target_embd : 0,
     };
     if (m->embedding.error.status == WEFT_OK) {
         ours.pooling = m->embedding.pooling;

@@ -66,7 +66,8 @@ static call_result push_name(call_reader *r, char c)
 /* 0: it cannot become the tag; 1: it may; 2: it is. */
 static int tag_of(str word, const char *tag)
 {
-    size_t n = tag != NULL ? strlen(tag) : 0;
+    if (tag == NULL) return 0;
+    size_t n = strlen(tag);
     if (n < word.len || memcmp(tag, word.ptr, word.len) != 0) return 0;
     return n == word.len ? 2 : 1;
 }

@@ -42,7 +42,7 @@ weft_status draft_graph_open(weft_engine *e, draft_graph *g, const graph *of, we
     if (status == WEFT_OK) status = e->api->supports(e->backend, of, err);
     if (status == WEFT_OK) status = e->api->plan(e->backend, of, l, &g->plan, err);
     uint64_t of_model = e->weight_bytes_step > 0 ? e->weight_bytes_step : 1;
-    g->cost = (uint32_t)(engine_weight_bytes(of) * DRAFT_STEP / of_model);
+    g->cost = (uint32_t)((engine_weight_bytes(of) + g->more_bytes) * DRAFT_STEP / of_model);
     return status;
 }
 
@@ -121,14 +121,16 @@ weft_status draft_open(weft_engine *e, weft_error *err)
 {
     weft_status status = WEFT_OK;
     if (e->options.draft_head) status = draft_head_open(e, err);
-    if (status == WEFT_OK && e->options.draft_model != NULL) status = draft_model_open(e, err);
-    return status;
+    const llm *m = e->options.draft_model;
+    if (status != WEFT_OK || m == NULL) return status;
+    return m->params.is_assistant ? draft_assistant_open(e, err) : draft_model_open(e, err);
 }
 
 void draft_close(weft_engine *e)
 {
     draft_graph_close(e, &e->head);
     draft_model_close(e);
+    draft_assistant_close(e);
 }
 
 weft_status draft_check(const weft_engine *e, const engine_drafter *drafter, weft_error *err)
@@ -148,9 +150,14 @@ static bool drafts_by(const request *r, draft_graph_kind kind)
     return r->drafter != NULL && r->drafter->graph == kind;
 }
 
+static bool drafts_by_assistant(const weft_engine *e, const request *r)
+{
+    return e->assistant.model != NULL && drafts_by(r, DRAFT_GRAPH_MODEL);
+}
+
 bool draft_init(const weft_engine *e, request *r)
 {
-    if (!drafts_by(r, DRAFT_GRAPH_HEAD)) return true;
+    if (!drafts_by(r, DRAFT_GRAPH_HEAD) && !drafts_by_assistant(e, r)) return true;
     r->draft.hidden = mem_alloc(e->env.allocator, e->model->params.n_embd * sizeof(float));
     return r->draft.hidden != NULL;
 }
@@ -163,7 +170,7 @@ void draft_deinit(const weft_engine *e, request *r)
 
 bool draft_reads_hidden(const weft_engine *e)
 {
-    return e->options.draft_head;
+    return e->options.draft_head || e->assistant.model != NULL;
 }
 
 const kv_layer *draft_layers(const llm *m, bool head, arena *a, uint32_t *n_layers)
@@ -192,9 +199,12 @@ void draft_info(const weft_engine *e, weft_engine_info *info)
 
 uint64_t draft_scratch_bytes(const weft_engine *e)
 {
-    uint64_t bytes = e->head.arena.taken + e->drafting.g.arena.taken + e->drafting.arena.taken;
-    if (e->head.plan != NULL) bytes += e->api->plan_bytes(e->head.plan);
-    if (e->drafting.g.plan != NULL) bytes += e->api->plan_bytes(e->drafting.g.plan);
+    const draft_graph *of[] = {&e->head, &e->drafting.g, &e->assistant.g};
+    uint64_t bytes = e->drafting.arena.taken + e->assistant.arena.taken;
+    for (size_t i = 0; i < COUNT_OF(of); i++) {
+        bytes += of[i]->arena.taken;
+        if (of[i]->plan != NULL) bytes += e->api->plan_bytes(of[i]->plan);
+    }
     return bytes;
 }
 
@@ -215,8 +225,13 @@ static uint32_t plan_head(const weft_engine *e, const request *r, uint32_t most)
 uint32_t draft_plan(weft_engine *e, request *r, uint32_t most, int32_t *out)
 {
     request_draft *d = &r->draft;
-    d->n_planned = r->drafter->graph == DRAFT_GRAPH_HEAD ? plan_head(e, r, most)
-                                                         : draft_model_plan(&e->drafting, r, most);
+    if (r->drafter->graph == DRAFT_GRAPH_HEAD) {
+        d->n_planned = plan_head(e, r, most);
+    } else if (e->assistant.model != NULL) {
+        d->n_planned = draft_assistant_plan(e, r, most);
+    } else {
+        d->n_planned = draft_model_plan(&e->drafting, r, most);
+    }
     memset(out, 0, d->n_planned * sizeof *out);
     return d->n_planned;
 }
@@ -231,6 +246,7 @@ weft_status draft_propose(weft_engine *e, weft_error *err)
     weft_status status = WEFT_OK;
     if (e->head.graph != NULL) status = draft_head_propose(e, err);
     if (status == WEFT_OK && e->drafting.model != NULL) status = draft_model_propose(e, err);
+    if (status == WEFT_OK && e->assistant.model != NULL) status = draft_assistant_propose(e, err);
     for (uint32_t i = 0; i < e->batch.step.n_rows && status == WEFT_OK; i++) {
         batch_row *row = &e->batch.rows[i];
         if (row->r->draft.n_planned > 0) media_pad(e, row->drafts, row->n_drafts);
@@ -244,14 +260,16 @@ static void learn(const weft_engine *e, const batch_row *row)
     const request *r = row->r;
     bool ours = row->n_drafts > 0 && !r->forced && r->drafter != NULL;
     if (!ours || r->drafter->learn == NULL) return;
-    bool head = r->drafter->graph == DRAFT_GRAPH_HEAD;
-    uint32_t cost = head ? e->head.cost : e->drafting.g.cost;
-    r->drafter->learn(r->draft_state, r->n_tokens, cost, row->n_drafts, draft_n_right(row));
+    const draft_graph *g = r->drafter->graph == DRAFT_GRAPH_HEAD ? &e->head
+                           : e->assistant.model != NULL          ? &e->assistant.g
+                                                                 : &e->drafting.g;
+    r->drafter->learn(r->draft_state, r->n_tokens, g->cost, row->n_drafts, draft_n_right(row));
 }
 
 weft_status draft_follow(weft_engine *e, weft_error *err)
 {
     for (uint32_t i = 0; i < e->batch.step.n_rows; i++) learn(e, &e->batch.rows[i]);
+    if (e->assistant.model != NULL) draft_assistant_follow(e);
     return e->head.graph != NULL ? draft_head_follow(e, err) : WEFT_OK;
 }
 
@@ -268,5 +286,6 @@ void draft_fail(weft_engine *e)
 void draft_end(weft_engine *e, request *r)
 {
     if (r->draft.seq != NULL) draft_model_end(e, r);
+    if (drafts_by_assistant(e, r)) r->draft.first_at = 0;
     r->draft.refused = false;
 }

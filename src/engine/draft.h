@@ -4,10 +4,11 @@
  *
  *   fill (lock)    draft_prepare, then for each row that decodes draft_plan: how many drafts there
  *                  will be, for which the row has places; draft_fill
- *   draft_propose  a draft model reads what is new and writes drafts into those places; a head
- *                  makes further ones out of its first
+ *   draft_propose  a draft model reads what is new and writes drafts into those places; an
+ *                  assistant makes all of them, a head further ones out of its first
  *   run, settle    as without drafts: verify.c says what stays
- *   draft_follow   a head goes over what stays, which gives its first draft of the next step
+ *   draft_follow   a head goes over what stays, which gives its first draft of the next step; an
+ *                  assistant keeps the hidden state that the next ones are made of
  *   commit (lock)  draft_commit
  *
  * Nothing of this changes what a row gives, so no answer depends on it. What lies between fill and
@@ -25,9 +26,9 @@ typedef struct batch_row batch_row;
 /* What drafts of a graph need of a request; the stepping thread's. */
 typedef struct request_draft {
     uint32_t n_planned; /* drafts of this step */
-    float *hidden;      /* [n_embd], of a head: that its next draft is made of */
+    float *hidden;      /* [n_embd], of a head or an assistant: that its next draft is made of */
     int32_t first;      /* the first draft; of a head that behind first_at tokens, */
-    uint32_t first_at;  /* 0: there is none */
+    uint32_t first_at;  /* 0: there is none; of an assistant, where hidden stands */
     kv_seq *seq;        /* in the draft model; NULL: it has none (yet) */
     kv_space *space;
     uint32_t n_kept;
@@ -50,7 +51,8 @@ typedef struct draft_graph {
     float *hidden;        /* [n_outputs, n_hidden] */
     request **requests;   /* [n_rows] */
     uint32_t n_states, n_feed, n_hidden, n_vocab;
-    uint32_t cost; /* of a draft, in DRAFT_STEP-ths of a step of one token */
+    uint64_t more_bytes; /* of weights, that a draft reads beside those of the graph */
+    uint32_t cost;       /* of a draft, in DRAFT_STEP-ths of a step of one token */
     arena arena;
 } draft_graph;
 
@@ -68,6 +70,17 @@ typedef struct draft_model {
     uint32_t budget;          /* tokens that are left of this step's */
     arena arena;
 } draft_model;
+
+/* A model that drafts out of what the engine's own has stored. */
+typedef struct draft_assistant {
+    draft_graph g;    /* its logits may be scores, of which logits are made */
+    const llm *model; /* borrowed */
+    uint32_t *donors; /* [g.n_states], layers of the engine's model */
+    uint32_t *places; /* [GRAPH_AXES, n_rows] */
+    float *row;       /* [its n_embd] */
+    float *logits;    /* [n_vocab] */
+    arena arena;
+} draft_assistant;
 
 /* What the engine's options ask for. */
 weft_status draft_open(weft_engine *e, weft_error *err);
@@ -109,7 +122,7 @@ uint64_t draft_scratch_bytes(const weft_engine *e);
 
 /* ---- between the files of this kind ---------------------------------------------------------- */
 
-/* A plan and arrays; n_states, n_feed, n_hidden, n_vocab and limits are set. */
+/* A plan and arrays; n_states, n_feed, n_hidden, n_vocab, more_bytes and limits are set. */
 weft_status draft_graph_open(weft_engine *e, draft_graph *g, const graph *of, weft_error *err);
 void draft_graph_close(weft_engine *e, draft_graph *g);
 
@@ -135,6 +148,12 @@ weft_status draft_model_fill(weft_engine *e, weft_error *err);
 weft_status draft_model_propose(weft_engine *e, weft_error *err);
 void draft_model_commit(weft_engine *e);
 void draft_model_end(weft_engine *e, request *r);
+
+weft_status draft_assistant_open(weft_engine *e, weft_error *err);
+void draft_assistant_close(weft_engine *e);
+uint32_t draft_assistant_plan(const weft_engine *e, const request *r, uint32_t most);
+weft_status draft_assistant_propose(weft_engine *e, weft_error *err);
+void draft_assistant_follow(weft_engine *e);
 
 weft_status draft_head_open(weft_engine *e, weft_error *err);
 weft_status draft_head_propose(weft_engine *e, weft_error *err);

@@ -180,7 +180,8 @@ struct weft_engine {
     kv_txn txn;
     batch batch;
     draft_graph head;     /* of the model's own, without a graph where there is none */
-    draft_model drafting; /* without a model where there is none */
+    draft_model drafting; /* without a model where there is none, as the next */
+    draft_assistant assistant;
     media_tower *tower; /* NULL until the first image; made under the lock, the stepping thread's */
     sample_scratch scratch;
     uint64_t *allowed; /* [sample_mask_words], of a token that is sampled */

@@ -347,7 +347,7 @@ uint32_t vocab_tokens_of(const grammar_vocab *v, str text, uint32_t *token)
 {
     const vocab_tree *const trees[] = {&v->names, &v->trees[VOCAB_PLAIN], &v->trees[VOCAB_OTHER]};
     uint32_t n = 0;
-    for (size_t i = 0; i < sizeof trees / sizeof *trees; i++) {
+    for (uint32_t i = 0; i < VOCAB_TREES + 1; i++) {
         uint32_t found;
         (void)vocab_lookup(trees[i], text, &found);
         if (found != 0) *token = found - 1;

@@ -190,13 +190,28 @@ static weft_status list_tensor(llm *m, const tensor *t, bool once, weft_error *e
     return WEFT_OK;
 }
 
+/* Integers, as they lie in the file. */
+static weft_status find_integers(const binder *b, const char *name, tensor *t, weft_error *err)
+{
+    const tensor *found = weights_find(b->source->weights, name);
+    if (found == NULL) return err_set(err, WEFT_FORMAT, "tensor '%s' is missing", name);
+    b->used[found - b->source->weights->tensors] = true;
+    static const char *const TYPES[] = {"I32", "I64", "i32", "i64"};
+    *t = *found;
+    for (size_t i = 0; i < COUNT_OF(TYPES) && t->raw_type != NULL; i++)
+        if (strcmp(t->raw_type, TYPES[i]) == 0) return WEFT_OK;
+    return err_set(err, WEFT_UNSUPPORTED, "tensor '%s' has type %s, expected I32 or I64", name,
+                   t->raw_type != NULL ? t->raw_type : "unknown");
+}
+
 static weft_status bind_matrix(binder *b, uint32_t slot_i, uint32_t layer, const char *name,
                                weft_error *err)
 {
     llm *m = b->m;
     const model_slot *slot = &b->family->slots[slot_i];
     tensor *t = &m->tensors[m->n_tensors];
-    weft_status status = llm_bind_tensor(b->source, name, t, b->used, err);
+    weft_status status = slot->integers ? find_integers(b, name, t, err)
+                                        : llm_bind_tensor(b->source, name, t, b->used, err);
     if (status != WEFT_OK) return status;
     bool is_embed = slot_i == 0 && b->family == m->family;
     if (is_embed && m->params.n_vocab == 0) {
@@ -472,7 +487,7 @@ static weft_status rope_factors(const binder *b, const float **factors, weft_err
     return tensor_factors(b, t, values, n_pairs, err);
 }
 
-/* Without images positions are all there is. */
+/* Without images positions are all there is, but for an assistant. */
 static weft_status make_rope(const binder *b, uint32_t i, const float *factors, graph_rope *rope,
                              weft_error *err)
 {
@@ -483,7 +498,8 @@ static weft_status make_rope(const binder *b, uint32_t i, const float *factors, 
     if (other || p->ropes[i].no_factors) factors = NULL;
     bool interleaved = p->rope_interleaved != p->ropes[i].other_pairs;
     weft_status status = rope_table(rope, a, &p->ropes[i], n_dims, interleaved, factors, err);
-    if (status != WEFT_OK || b->m->tower.family == NULL) return status;
+    bool places = b->m->tower.family != NULL || p->is_assistant;
+    if (status != WEFT_OK || !places) return status;
     return rope_axes_table(rope, a, &p->ropes[i], err);
 }
 

@@ -19,7 +19,8 @@ weft_status source_init(model_source *s, const weights *w, weft_error *err)
     const json *text = json_get(s->top, "text_config");
     if (json_kind_of(text) == JSON_KIND_OBJECT) s->config = text;
     s->type = json_text(json_get(s->config, "model_type"));
-    if (s->type.len == 0) s->type = json_text(json_get(s->top, "model_type"));
+    s->top_type = json_text(json_get(s->top, "model_type"));
+    if (s->type.len == 0) s->type = s->top_type;
     if (s->type.len == 0) return err_set(err, WEFT_FORMAT, "config.json has no model_type");
     return WEFT_OK;
 }

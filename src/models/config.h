@@ -9,6 +9,7 @@ typedef struct model_source {
     const json *top;    /* config.json, or NULL */
     const json *config; /* the text part of it: text_config where there is one */
     str type;           /* model_type, or general.architecture */
+    str top_type;       /* the model_type beside the text part, where there is one */
     bool is_gguf;
 } model_source;
 

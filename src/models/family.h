@@ -31,8 +31,13 @@ typedef enum rope_kind {
 
 /* Which axis a pair turns by. INTERLEAVED: pair j by axis j % 3, where that is below three times
  * the axis's section, else by the first. RUNS: sections behind one another, and in each the
- * frequencies start anew. */
-typedef enum rope_axes { ROPE_AXES_NONE, ROPE_AXES_INTERLEAVED, ROPE_AXES_RUNS } rope_axes;
+ * frequencies start anew. FIRST: each by the first. */
+typedef enum rope_axes {
+    ROPE_AXES_NONE,
+    ROPE_AXES_INTERLEAVED,
+    ROPE_AXES_RUNS,
+    ROPE_AXES_FIRST
+} rope_axes;
 
 typedef struct rope_params {
     rope_kind kind;
@@ -124,9 +129,15 @@ typedef struct model_params {
     /* A head that drafts: where its names begin, NULL: none is read; its layers, which stand behind
      * the model's. */
     const char *draft_root;
-    uint32_t n_draft_layers, join_dim; /* 2 n_embd: an embedding and a hidden state */
-    uint32_t one;                      /* 1 */
-    bool is_recurrent[MODEL_LAYERS];   /* layers with a state in place of keys and values */
+    uint32_t n_draft_layers,
+        join_dim; /* an embedding and a hidden state: twice the model's width */
+    /* An assistant, which drafts for a model of target_embd columns out of its keys and values. Of
+     * its vocabulary, where has_centroids, those tokens are looked at that belong to the
+     * n_top_centroids best of n_centroids. */
+    uint32_t target_embd, n_centroids, n_top_centroids;
+    bool is_assistant, has_centroids;
+    uint32_t one;                    /* 1 */
+    bool is_recurrent[MODEL_LAYERS]; /* layers with a state in place of keys and values */
     /* Of those: heads and their sizes; what a convolution adds up; its columns, those of values. */
     uint32_t n_delta_k_heads, n_delta_v_heads, delta_k_dim, delta_v_dim;
     uint32_t conv_taps, conv_dim, delta_dim;
@@ -224,6 +235,7 @@ typedef struct model_slot {
     bool squeeze;      /* a dimension of 1 is left out: [C, 1, K] is [C, K] */
     bool flat;         /* may have more dims, if its numbers are as many */
     bool strict;       /* if_flag decides for a GGUF file, too, not what is in it */
+    bool integers;     /* I32 or I64, which no graph reads */
     const model_stack *stack; /* rows and cols are of one matrix or vector; NULL: a matrix */
     uint32_t mlx;             /* how MLX stores it, of MLX_ */
 } model_slot;
@@ -319,6 +331,7 @@ struct model_family {
     const char *name;
     const char *const *hf_types;   /* model_type values, NULL behind the last */
     const char *const *gguf_types; /* general.architecture values, NULL behind the last */
+    bool by_top; /* hf_types are of whole configs, whatever their text part is called */
     const model_param *params;
     uint32_t n_params;
     const model_slot *slots;

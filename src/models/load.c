@@ -3,7 +3,7 @@
 
 #include "base/assert.h"
 #include "base/log.h"
-#include "models/model.h"
+#include "models/assistant.h"
 #include "models/quantization.h"
 
 #define MODEL_FAMILY(name, NAME) extern const model_family MODEL_FAMILY_##NAME;
@@ -22,16 +22,21 @@ const model_family *const *model_family_table(uint32_t *count)
     return FAMILIES;
 }
 
+static bool is_family(const model_family *f, const model_source *s, bool by_top)
+{
+    if (by_top != (f->by_top && !s->is_gguf)) return false;
+    const char *const *type = s->is_gguf ? f->gguf_types : f->hf_types;
+    while (*type != NULL && !str_equal_text(by_top ? s->top_type : s->type, *type)) type++;
+    return *type != NULL;
+}
+
 static weft_status find_family(llm *m, const model_source *s, weft_error *err)
 {
-    for (size_t i = 0; i < COUNT_OF(FAMILIES); i++) {
-        const char *const *type = s->is_gguf ? FAMILIES[i]->gguf_types : FAMILIES[i]->hf_types;
-        for (; *type != NULL; type++) {
-            if (str_equal_text(s->type, *type)) {
-                m->family = FAMILIES[i];
-                return WEFT_OK;
-            }
-        }
+    for (size_t i = 0; i < 2 * COUNT_OF(FAMILIES); i++) {
+        const model_family *f = FAMILIES[i % COUNT_OF(FAMILIES)];
+        if (!is_family(f, s, i < COUNT_OF(FAMILIES))) continue;
+        m->family = f;
+        return WEFT_OK;
     }
     return err_set(err, WEFT_UNSUPPORTED, "architecture '%.*s' is not supported",
                    (int)(s->type.len < 64 ? s->type.len : 64), s->type.ptr);
@@ -97,6 +102,11 @@ static weft_status build_graphs(llm *m, weft_error *err)
     weft_status status =
         build_graph(m, &b, m->family->build, m->ropes, p->n_layers, &m->kv_layers, err);
     m->n_kv_layers = b.n_kv_layers;
+    if (p->is_assistant) {
+        m->donor_layers = m->kv_layers;
+        m->n_donor_layers = m->n_kv_layers;
+        m->n_kv_layers = 0;
+    }
     if (status == WEFT_OK && p->draft_root != NULL) {
         b.g = &m->draft;
         b.images = false;
@@ -121,6 +131,7 @@ static weft_status load(llm *m, weft_error *err)
     if (status == WEFT_OK) status = llm_read_params(m, &source, err);
     if (status == WEFT_OK) status = llm_read_tower(m, &source, err);
     if (status == WEFT_OK) status = llm_bind(m, &source, err);
+    if (status == WEFT_OK) status = assistant_check(m, err);
     if (status == WEFT_OK) status = build_graphs(m, err);
     if (status == WEFT_OK) status = llm_read_generation(m, &source, err);
     if (status == WEFT_OK) status = llm_read_embedding(m, &source, err);

@@ -49,6 +49,9 @@ typedef struct llm {
     graph graph;
     kv_layer *kv_layers; /* [n_kv_layers] */
     uint32_t n_kv_layers;
+    kv_layer
+        *donor_layers; /* [n_donor_layers], of an assistant, which has none of its own: states */
+    uint32_t n_donor_layers; /* of its target that the graph reads */
     /* Of the head that drafts, over states of its own; without values where there is none. */
     graph draft;
     kv_layer *draft_kv_layers; /* [n_draft_kv_layers] */

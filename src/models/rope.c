@@ -330,6 +330,7 @@ weft_status rope_table(graph_rope *out, arena *a, const rope_params *rope, uint3
 
 static uint8_t axis_of(const rope_params *rope, uint32_t pair)
 {
+    if (rope->axes == ROPE_AXES_FIRST) return 0;
     if (rope->axes == ROPE_AXES_INTERLEAVED) {
         uint32_t axis = pair % GRAPH_AXES;
         return pair < GRAPH_AXES * rope->sections[axis] ? (uint8_t)axis : 0;

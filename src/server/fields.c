@@ -86,13 +86,14 @@ static weft_status read_value(const field_row *row, const json *value, const cha
                               unsigned char *values, char *param, weft_error *err)
 {
     json_kind kind = json_kind_of(value);
-    /* Tables of fields that are not kept have none. */
-    void *out = values != NULL ? values + row->offset : NULL;
+    if (row->kind == FIELD_IGNORED) return WEFT_OK;
+    if (row->kind == FIELD_REFUSED) return read_refused(row, value, name, param, err);
+    /* A table of nothing but these has no values. */
+    void *out = values + row->offset;
     switch (row->kind) {
     case FIELD_IGNORED:
-        return WEFT_OK;
     case FIELD_REFUSED:
-        return read_refused(row, value, name, param, err);
+        break;
     case FIELD_FLAG:
         if (kind != JSON_KIND_BOOL) return expected(param, name, value, "true or false", err);
         *(bool *)out = json_bool(value, false);

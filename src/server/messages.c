@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/assert.h"
-#include "base/map.h"
 #include "base/mem.h"
 #include "server/server_state.h"
 
@@ -252,38 +251,37 @@ static weft_status read_message(generation *g, const json *from, const char *whe
     return strbuf_add_char(&g->messages, '}');
 }
 
-/* Two results for one call would leave it open which one counts. seen: ids and where they
- * were last; first: of the results that are together. */
-static weft_status check_result(map *seen, str id, uint32_t i, uint32_t first, char *param,
-                                weft_error *err)
+weft_status messages_note_result(messages_results *r, str id, bool *again, weft_error *err)
 {
-    uint32_t before;
-    weft_status status = map_put(seen, id, i, &before, err);
-    if (status != WEFT_OK || before == MAP_NONE || before < first) return status;
-    return field_wrong(param, "messages", err, "has two results for the call '%.*s'",
-                       (int)(id.len < 64 ? id.len : 64), id.ptr);
+    uint32_t previous = MAP_NONE;
+    weft_status status = WEFT_OK;
+    if (!r->has_ids) status = map_init(&r->ids, mem_system(), 16, err);
+    if (status != WEFT_OK) return status;
+    r->has_ids = true;
+    status = map_put(&r->ids, id, 1, &previous, err);
+    *again = previous != MAP_NONE;
+    return status;
 }
 
-static weft_status read_messages(generation *g, const json *messages, map *seen, char *param,
-                                 weft_error *err)
+void messages_forget_results(messages_results *r)
 {
-    uint32_t n = (uint32_t)json_length(messages);
-    uint32_t first = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        char where[WHERE_BYTES];
-        message m;
-        snprintf(where, sizeof where, "messages[%u].", i);
-        if (i > 0) strbuf_add_char(&g->messages, ',');
-        weft_status status = read_message(g, json_at(messages, i), where, &m, param, err);
-        if (status != WEFT_OK) return status;
-        if (!str_equal_text(m.role, "tool")) {
-            first = i + 1;
-            continue;
-        }
-        status = check_result(seen, m.tool_call_id, i, first, param, err);
-        if (status != WEFT_OK) return status;
+    if (r->has_ids) map_deinit(&r->ids);
+    r->has_ids = false;
+}
+
+/* Results count until there is another message. */
+static weft_status check_result(messages_results *r, const message *m, char *param, weft_error *err)
+{
+    bool again = false;
+    str id = m->tool_call_id;
+    if (!str_equal_text(m->role, "tool")) {
+        messages_forget_results(r);
+        return WEFT_OK;
     }
-    return WEFT_OK;
+    weft_status status = messages_note_result(r, id, &again, err);
+    if (status != WEFT_OK || !again) return status;
+    return field_wrong(param, "messages", err, "has two results for the call '%.*s'",
+                       (int)(id.len < 64 ? id.len : 64), id.ptr);
 }
 
 weft_status messages_read(generation *g, const json *messages, char *param, weft_error *err)
@@ -294,12 +292,17 @@ weft_status messages_read(generation *g, const json *messages, char *param, weft
     if (n > MESSAGES_MOST)
         return field_wrong(param, "messages", err, "has %zu messages, at most %d can be", n,
                            MESSAGES_MOST);
-    map seen;
-    weft_status status = map_init(&seen, mem_system(), 0, err);
-    if (status != WEFT_OK) return status;
-    strbuf_add_char(&g->messages, '[');
-    status = read_messages(g, messages, &seen, param, err);
-    map_deinit(&seen);
+    messages_results results = {.has_ids = false};
+    weft_status status = strbuf_add_char(&g->messages, '[');
+    for (size_t i = 0; i < n && status == WEFT_OK; i++) {
+        char where[WHERE_BYTES];
+        message m;
+        snprintf(where, sizeof where, "messages[%zu].", i);
+        if (i > 0) strbuf_add_char(&g->messages, ',');
+        status = read_message(g, json_at(messages, i), where, &m, param, err);
+        if (status == WEFT_OK) status = check_result(&results, &m, param, err);
+    }
+    messages_forget_results(&results);
     if (status == WEFT_OK) status = strbuf_add_char(&g->messages, ']');
     return status == WEFT_OK ? status : err_set(err, status, "the messages are too long");
 }

@@ -3,12 +3,23 @@
 #ifndef SERVER_MESSAGES_H
 #define SERVER_MESSAGES_H
 
+#include "base/map.h"
 #include "server/generation.h"
 
 enum { MESSAGES_MOST = 16384 };
 
 /* Appends the array to g->messages; images go to g->images. */
 weft_status messages_read(generation *g, const json *messages, char *param, weft_error *err);
+
+/* Calls that have a result. Two for one would leave it open which one counts. Zeroed: none. */
+typedef struct messages_results {
+    map ids;
+    bool has_ids;
+} messages_results;
+
+/* *again: this call has one already. id is borrowed. */
+weft_status messages_note_result(messages_results *r, str id, bool *again, weft_error *err);
+void messages_forget_results(messages_results *r);
 
 /* Content of a message: text, or an array of parts; appended as JSON. name: of the field. */
 weft_status messages_write_content(generation *g, const json *content, const char *name,

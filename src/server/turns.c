@@ -15,15 +15,9 @@ void turns_init(turns *t, generation *g, char *param, weft_error *err)
     strbuf_init(&t->calls, mem_system(), WEFT_CHAT_MESSAGES_BYTES);
 }
 
-static void forget_results(turns *t)
-{
-    if (t->has_results) map_deinit(&t->results);
-    t->has_results = false;
-}
-
 void turns_deinit(turns *t)
 {
-    forget_results(t);
+    messages_forget_results(&t->results);
     strbuf_deinit(&t->text);
     strbuf_deinit(&t->parts);
     strbuf_deinit(&t->reasoning);
@@ -130,21 +124,17 @@ weft_status turns_open(turns *t, const char *role, bool joins)
     if (same && joins) return WEFT_OK;
     weft_status status = close_turn(t);
     if (status == WEFT_OK) t->role = role;
-    if (strcmp(role, "assistant") == 0) forget_results(t);
+    if (strcmp(role, "assistant") == 0) messages_forget_results(&t->results);
     return status;
 }
 
 weft_status turns_open_result(turns *t, str id, const char *name)
 {
-    uint32_t previous = MAP_NONE;
+    bool again = false;
     weft_status status = close_turn(t);
-    if (status == WEFT_OK && !t->has_results) {
-        status = map_init(&t->results, mem_system(), 16, t->err);
-        t->has_results = status == WEFT_OK;
-    }
-    if (status == WEFT_OK) status = map_put(&t->results, id, 1, &previous, t->err);
+    if (status == WEFT_OK) status = messages_note_result(&t->results, id, &again, t->err);
     if (status != WEFT_OK) return status;
-    if (previous != MAP_NONE) {
+    if (again) {
         return field_wrong(t->param, name, t->err, "is '%.*s', and that call has a result already",
                            (int)(id.len < 64 ? id.len : 64), id.ptr);
     }

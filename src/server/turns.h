@@ -3,7 +3,6 @@
 #ifndef SERVER_TURNS_H
 #define SERVER_TURNS_H
 
-#include "base/map.h"
 #include "server/messages.h"
 
 typedef struct turns {
@@ -15,8 +14,7 @@ typedef struct turns {
     strbuf reasoning;
     strbuf calls; /* JSON, with commas between */
     uint32_t n_messages;
-    map results; /* ids of results since the last answer */
-    bool has_results;
+    messages_results results; /* since the last answer */
     char *param;
     weft_error *err;
 } turns;

@@ -1023,6 +1023,18 @@ class Bench(Case):
             self.assertGreater(row["tok_s"], 0)
         self.assertNotIn("drafted", plain["decode"][0])
 
+    def test_assistants(self):
+        """Checkpoints that draft for others only."""
+        words = "--json --prompt 8 --context 16 --batch 2 --repeat 2 --threads 1".split()
+        path = GOLDEN / "gemma4-assistant"
+        plain = json.loads(self.fine("bench", path / "target", *words))
+        for name in ("assistant", "assistant-centroid"):
+            drafted = json.loads(self.fine("bench", path / "target", *words, "--draft", path / name))
+            self.assertEqual(drafted["checksum"], plain["checksum"])
+            self.assertGreater(drafted["decode"][0]["drafted"], 0)
+            self.assertIn("for models of width 64", self.sentence(1, "bench", path / name, *words))
+            self.assertIn("with --draft", self.sentence(1, "run", path / name, "-p", "x"))
+
     def test_table(self):
         words = "--prompt 8 --context 8 --batch 2 --repeat 2".split()
         text = self.fine("bench", model("window-mlx4"), "--kv", "turbo-k8v3", *words)
@@ -1196,6 +1208,17 @@ class Inspect(Case):
         self.assertEqual(sizes["affine8g64"], 2 * 2 * (64 + 4))
         self.assertEqual(sizes["turbo-k8v3"], 2 * (64 + 8 + 24 + 4))
         self.assertEqual(report["parameters"], 918144)
+
+    def test_assistant(self):
+        """It drafts for others, stores nothing, and has integers among its tensors."""
+        path = GOLDEN / "gemma4-assistant" / "assistant-centroid"
+        report = json.loads(self.fine("inspect", path, "--json"))
+        self.assertEqual((report["drafts_for"], report["kv"]), (64, []))
+        self.assertEqual([row["encoding"] for row in report["encodings"]], ["bf16", "i64"])
+        text = self.fine("inspect", path)
+        self.assertIn("\ndrafts for    models of width 64, with --draft\n", text)
+        self.assertNotIn("keys and values", text)
+        self.assertNotIn("drafts for", self.fine("inspect", path.parent / "target"))
 
     def test_plan(self):
         plan = json.loads(self.fine("inspect", model("hybrid-mlx4"), "--json", "--kv", "affine8g64,-1.v=tv4"))["kv_plan"]

@@ -89,16 +89,10 @@ static void add_checkpoint(shelf *s, const char *folder, const char *name, bool 
 
 static void add_folder(shelf *s, const char *folder, bool is_golden)
 {
-    const io *files = io_system();
-    char *names;
-    size_t n_bytes;
-    weft_error err = {WEFT_OK, ""};
-    assert_ok(files->list(files, folder, mem_system(), &names, &n_bytes, &err), &err);
-    size_t before = s->n;
+    char *names = run_checkpoints(folder);
     for (const char *name = names; *name != '\0'; name += strlen(name) + 1)
         add_checkpoint(s, folder, name, is_golden);
-    mem_free(mem_system(), names, n_bytes);
-    assert_true(s->n > before);
+    free(names);
 }
 
 /* ", " before all but the first of a cell. */

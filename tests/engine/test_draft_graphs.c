@@ -4,6 +4,10 @@
 
 #include "support/draft_world.h"
 
+#define ASSISTED "gemma4-assistant/target"
+#define DENSE_ASSISTANT "gemma4-assistant/assistant"
+#define CENTROID_ASSISTANT "gemma4-assistant/assistant-centroid"
+
 enum { COMPANY = 4, NEW_TOKENS = 120, PLAIN = 1 /* whose row does not draft */ };
 
 /* Prompts that end before and behind the edge of a window or a page. */
@@ -135,6 +139,18 @@ static void test_kv38_models(void **state)
         check_setting(SETTINGS[i]);
 }
 
+static void test_kv38_assistants(void **state)
+{
+    (void)state;
+    static const draft_setting SETTINGS[] = {
+        {ASSISTED, DENSE_ASSISTANT, NULL, NULL, NULL, WEFT_ACT_BF16},
+        {ASSISTED, CENTROID_ASSISTANT, "affine8g64,start=40", NULL, NULL, WEFT_ACT_F32},
+        {ASSISTED, CENTROID_ASSISTANT, "turbo-k8v4", NULL, "ref", WEFT_ACT_F32},
+    };
+    for (size_t i = 0; i < sizeof SETTINGS / sizeof SETTINGS[0]; i += TEST_SLOWED ? 2 : 1)
+        check_setting(SETTINGS[i]);
+}
+
 static void test_kv38_heads(void **state)
 {
     (void)state;
@@ -198,6 +214,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_kv38_models),
+        cmocka_unit_test(test_kv38_assistants),
         cmocka_unit_test(test_kv38_heads),
         cmocka_unit_test(test_itself),
     };

@@ -18,7 +18,10 @@ static const draft_setting BY_MODEL = {.golden = "llama", .drafting = "llama", .
 static const draft_setting BY_HYBRID = {
     .golden = "gemma3", .drafting = "qwen3_5", .act = WEFT_ACT_F32};
 static const draft_setting BY_HEAD = {.golden = "qwen3_5-mtp", .act = WEFT_ACT_F32};
-static const draft_setting *const SETTINGS[] = {&BY_MODEL, &BY_HYBRID, &BY_HEAD};
+static const draft_setting BY_ASSISTANT = {.golden = "gemma4-assistant/target",
+                                           .drafting = "gemma4-assistant/assistant-centroid",
+                                           .act = WEFT_ACT_F32};
+static const draft_setting *const SETTINGS[] = {&BY_MODEL, &BY_HYBRID, &BY_HEAD, &BY_ASSISTANT};
 
 enum { N_SETTINGS = sizeof SETTINGS / sizeof SETTINGS[0] };
 

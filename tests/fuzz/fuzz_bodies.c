@@ -1,5 +1,5 @@
-/* fuzz_bodies.c - bodies for Anthropic's messages ('m', 'c' counts) and OpenAI's responses ('r'), by
- * their first byte: refused with a sentence that may be sent, or made JSON that templates take. */
+/* fuzz_bodies.c - bodies for Anthropic's messages ('m', counts: 'c') and OpenAI's responses ('r'),
+ * by the first byte: refused with a sentence that may be sent, or made JSON that templates take. */
 #include <stdlib.h>
 #include <string.h>
 

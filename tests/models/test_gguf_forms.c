@@ -24,6 +24,8 @@ static const char *const NAMES[][2] = {
     {"embed_tokens_per_layer.weight", "per_layer_token_embd.weight"},
     {"per_layer_model_projection.weight", "per_layer_model_proj.weight"},
     {"per_layer_projection_norm.weight", "per_layer_proj_norm.weight"},
+    {"pre_projection.weight", "nextn.pre_projection.weight"},
+    {"post_projection.weight", "nextn.post_projection.weight"},
     {"fc.weight", "nextn.eh_proj.weight"},
     {"pre_fc_norm_embedding.weight", "nextn.enorm.weight"},
     {"pre_fc_norm_hidden.weight", "nextn.hnorm.weight"},
@@ -344,7 +346,7 @@ static void put_tensor(writer *w, const tensor *t)
     const char *own = own_name(w, t->name, &layer, prefix);
     const char *as = gguf_name(w, own, prefix[0] != '\0');
     snprintf(name, sizeof name, "%s%s", prefix, as == NULL ? "" : as);
-    if (put_expert(w, t, name, own)) return;
+    if (put_expert(w, t, name, own) || strncmp(own, "masked_embedding.", 17) == 0) return;
     matrix a = take(t);
     if (strcmp(own, "self_attn.kv_b_proj.weight") == 0) {
         put_latent(w, layer, a);
@@ -483,7 +485,7 @@ static void put_metadata(writer *w)
             heads[i] = p->is_recurrent[i] ? 0 : p->n_kv_heads;
         put_list(w, "attention.head_count_kv", heads, p->n_layers, false);
     }
-    if (strcmp(w->arch, "gemma4") == 0) put_gemma(w);
+    if (strncmp(w->arch, "gemma4", 6) == 0) put_gemma(w);
     if (p->kv_rank != 0) put_latents(w);
     if (w->how.key != NULL && !w->is_written) put_number(w, w->how.key, w->how.number, false);
 }
@@ -603,6 +605,45 @@ static void test_forms(void **state)
         check_form(CASES[i].name, CASES[i].arch, CASES[i].how, CASES[i].bound);
 }
 
+/* What drafts for another model: the same numbers, states and ropes, and logits of all tokens. */
+static void test_assistants(void **state)
+{
+    (void)state;
+    static const char *const NAMES_OF[] = {"gemma4-assistant/assistant",
+                                           "gemma4-assistant/assistant-centroid"};
+    for (size_t i = 0; i < COUNT_OF(NAMES_OF); i++) {
+        golden_copy s;
+        test_folder folder;
+        char path[512];
+        golden_copy_open(&s, NAMES_OF[i]);
+        weft_model *model = run_open_model(s.path);
+        test_folder_create(&folder);
+        write_form(&s, model->model, "gemma4-assistant", NULL, &folder, path);
+        weft_model *gguf = run_open_model(path);
+        const llm *a = model->model;
+        const llm *b = gguf->model;
+        for (uint32_t slot = 0; slot < a->family->n_slots; slot++) {
+            if (a->family->slots[slot].if_flag == SHAPE(has_centroids)) continue;
+            bool layer = a->family->slots[slot].place == SLOT_LAYER;
+            for (uint32_t l = 0; l < (layer ? a->params.n_layers : 1); l++)
+                assert_same_slot(a, b, slot, l);
+        }
+        assert_int_equal(b->n_donor_layers, a->n_donor_layers);
+        assert_memory_equal(b->donor_layers, a->donor_layers,
+                            a->n_donor_layers * sizeof *a->donor_layers);
+        for (uint32_t r = 0; r < a->params.n_ropes; r++) {
+            assert_int_equal(b->ropes[r].n_pairs, a->ropes[r].n_pairs);
+            for (uint32_t k = 0; k < a->ropes[r].n_pairs; k++)
+                assert_true(fabsf(a->ropes[r].inv_freq[k] - b->ropes[r].inv_freq[k]) < 1e-29F);
+        }
+        assert_int_equal(b->graph.values[b->graph.output].cols, a->params.n_vocab);
+        weft_model_close(gguf);
+        test_folder_remove(&folder);
+        weft_model_close(model);
+        golden_copy_close(&s);
+    }
+}
+
 /* ---- what is refused ---- */
 
 #define WITHOUT(name)                                                                              \
@@ -677,6 +718,10 @@ static const struct {
      "tensor 'per_layer_token_embd.weight' has 0 rows"},
     {"gemma4-moe", "gemma4", WITHOUT("blk.0.ffn_down_exps.scale"), WEFT_FORMAT,
      "tensor 'blk.0.ffn_down_exps.scale' is missing"},
+    {"gemma4-assistant/assistant", "gemma4-assistant", WITHOUT("embedding_length_out"), WEFT_FORMAT,
+     "the file has no embedding_length_out"},
+    {"gemma4-assistant/assistant", "gemma4-assistant", WITHOUT("nextn.pre_projection.weight"),
+     WEFT_FORMAT, "tensor 'nextn.pre_projection.weight' is missing"},
     {"glm_moe_dsa", "glm-dsa", WITHOUT("attention.indexer.top_k"), WEFT_FORMAT, "index_topk 0"},
     {"glm_moe_dsa", "glm-dsa", ENTRY("attention.indexer.types", 0, 0), WEFT_FORMAT,
      "layer 0 has no index"},
@@ -712,6 +757,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_forms),
+        cmocka_unit_test(test_assistants),
         cmocka_unit_test(test_refused),
     };
     return TEST_RUN("models/gguf_forms", tests);

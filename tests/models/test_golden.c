@@ -39,7 +39,8 @@ static double largest(const float *a, const float *b, size_t n)
 /* Goldens that another test compares, by an output of theirs. */
 static const struct {
     const char *output, *test;
-} OTHERS[] = {{"pooled", "tests/models/test_embeddings.c"}};
+} OTHERS[] = {{"pooled", "tests/models/test_embeddings.c"},
+              {"r0_draft_logits", "tests/engine/test_draft_assistant.c"}};
 
 /* Whether it is such a one; a test that is not there is a failure. */
 static bool is_of_another(const char *name)

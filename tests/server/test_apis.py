@@ -8,6 +8,7 @@ import base64
 import json
 import struct
 import sys
+import time
 import unittest
 
 from serving import Server
@@ -578,6 +579,21 @@ class Chat(Case):
                 error = self.refused(self.path, self.body(**change), word)["error"]
                 self.assertEqual((error["type"], error["param"]), ("invalid_request_error", word))
         self.refused(self.path, self.body(model="none"), "'none'", status=404)
+
+    def test_results(self):
+        result = {"role": "tool", "tool_call_id": "c1", "content": "4"}
+        call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+        turn = [{"role": "assistant", "content": None, "tool_calls": [call]}, result]
+        self.ask(self.path, self.body(model="tools", messages=[*HELLO, *turn, *turn]))
+        self.refused(self.path, self.body(messages=[*HELLO, *turn, result]), "'c1'")
+        # Eight times as many are not much more than eight times the work.
+        seconds = []
+        for n in (2048, 16384):
+            many = [{**result, "tool_call_id": f"c{i}"} for i in range(n)]
+            begun = time.monotonic()
+            self.refused(self.path, self.body(messages=many), "512")
+            seconds.append(time.monotonic() - begun)
+        self.assertLess(seconds[1], 25 * seconds[0])
 
 
 class Rest(Case):

@@ -1,4 +1,4 @@
-/* test_pieces.c - parts of an answer, as models and their mistakes make them, to pieces and events. */
+/* test_pieces.c - parts of an answer, as models and their mistakes make them, become pieces. */
 #include "server/pieces.h"
 
 #include <string.h>

@@ -32,7 +32,8 @@ const tensor *golden_tensor(const golden_copy *s, const char *name)
 
 void golden_add(safetensors_builder *b, const char *name, const tensor *t)
 {
-    safetensors_add(b, name, "BF16", t->dims, t->n_dims, t->planes[0], (size_t)t->plane_bytes[0]);
+    safetensors_add(b, name, t->raw_type, t->dims, t->n_dims, t->planes[0],
+                    (size_t)t->plane_bytes[0]);
 }
 
 static void replace(char text[CONFIG_BYTES], const char *const change[2])

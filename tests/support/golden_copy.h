@@ -18,7 +18,7 @@ void golden_copy_close(golden_copy *s);
 
 const tensor *golden_tensor(const golden_copy *s, const char *name);
 
-/* A tensor in bf16 under any name. */
+/* A tensor as it is stored, under any name. */
 void golden_add(safetensors_builder *b, const char *name, const tensor *t);
 
 /* The golden's config.json with the second text in the place of the first, which must be there;

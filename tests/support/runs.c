@@ -272,6 +272,54 @@ int32_t *run_placeholders(const char *path, const int32_t *ids, uint32_t n_ids, 
     return out;
 }
 
+static char *list_of(const char *folder, size_t *n_bytes)
+{
+    char *names = NULL;
+    const io *files = io_system();
+    bool ok = files->list(files, folder, mem_system(), &names, n_bytes, NULL) == WEFT_OK;
+    return ok ? names : NULL;
+}
+
+/* Adds "before" and name where that is a checkpoint. */
+static bool add_checkpoint(strbuf *to, const char *folder, const char *before, const char *name)
+{
+    char path[700];
+    snprintf(path, sizeof path, "%s/%s%s/config.json", folder, before, name);
+    if (!io_system()->exists(io_system(), path)) return false;
+    strbuf_printf(to, "%s%s%c", before, name, '\0');
+    return true;
+}
+
+char *run_checkpoints(const char *folder)
+{
+    strbuf to;
+    size_t n_bytes;
+    char *names = list_of(folder, &n_bytes);
+    assert_non_null(names);
+    strbuf_init(&to, mem_system(), 0);
+    for (const char *name = names; *name != '\0'; name += strlen(name) + 1) {
+        char inside[700];
+        char before[300];
+        size_t n_inside;
+        if (add_checkpoint(&to, folder, "", name)) continue;
+        snprintf(inside, sizeof inside, "%s/%s", folder, name);
+        snprintf(before, sizeof before, "%s/", name);
+        char *more = list_of(inside, &n_inside);
+        for (const char *m = more; m != NULL && *m != '\0'; m += strlen(m) + 1)
+            add_checkpoint(&to, folder, before, m);
+        if (more != NULL) mem_free(mem_system(), more, n_inside);
+    }
+    mem_free(mem_system(), names, n_bytes);
+    strbuf_add_char(&to, '\0');
+    assert_int_equal(to.status, WEFT_OK);
+    assert_true(to.len > 1);
+    char *all = malloc(to.len);
+    assert_non_null(all);
+    memcpy(all, to.ptr, to.len);
+    strbuf_deinit(&to);
+    return all;
+}
+
 const char *const *run_isas(size_t *n)
 {
     static const char *found[8];

@@ -84,6 +84,10 @@ weft_image run_read_image(const char *path, const char *name);
  * request has them: [*n], the caller frees them. */
 int32_t *run_placeholders(const char *path, const int32_t *ids, uint32_t n_ids, uint32_t *n);
 
+/* The checkpoints in a folder and in folders of it, "llama", "gemma4-assistant/target": names as
+ * io's list has them, at least one. The caller frees them. */
+char *run_checkpoints(const char *folder);
+
 /* Instruction sets of this processor that backend "cpu" may be forced to: [*n]. Those missing are
  * printed. */
 const char *const *run_isas(size_t *n);

@@ -81,7 +81,7 @@ static weft_status collect(inspection *x, weft_error *err)
         if (status != WEFT_OK) return status;
         add_tensor(x, &t);
     }
-    for (uint32_t i = 0; i < CODECS_USUAL; i++) {
+    for (uint32_t i = 0; i < CODECS_USUAL && x->s.info.drafts_for == 0; i++) {
         weft_error why;
         weft_kv_info kv = {.struct_size = sizeof kv};
         weft_status status = weft_model_kv(x->s.model, CODECS[i], &kv, &why);
@@ -132,12 +132,13 @@ static weft_status print_tensors(const inspection *x, weft_error *err)
 
 static void print_kv(const inspection *x)
 {
+    if (x->n_codecs == 0) return;
     puts("\nkeys and values   bytes a token   bytes a sequence besides");
     for (uint32_t i = 0; i < x->n_codecs; i++) {
         printf("%-16s %14llu %26llu\n", x->codecs[i], (unsigned long long)x->kv[i].bytes_per_token,
                (unsigned long long)x->kv[i].bytes_fixed);
     }
-    if (x->n_codecs == 0 || x->kv[0].n_recurrent == 0) return;
+    if (x->kv[0].n_recurrent == 0) return;
     printf("stored so in %u of %u layers, %u are recurrent: their states are f32 with any codec\n",
            x->kv[0].n_encoded, x->s.info.n_layers, x->kv[0].n_recurrent);
 }
@@ -155,6 +156,8 @@ static weft_status print_text(const inspection *x, const char *path, bool tensor
     printf("weights       %s, %.2f bits each\n", bytes, bits_per_weight(info));
     printf("tokenizer     %s\nchat template %s\n", info->has_tokenizer ? "yes" : "no",
            info->has_template ? "yes" : "no");
+    if (info->drafts_for != 0)
+        printf("drafts for    models of width %u, with --draft\n", info->drafts_for);
     puts("\nencoding         tensors      parameters           bytes  bits each");
     for (uint32_t i = 0; i < x->n_groups; i++) {
         const group *g = &x->groups[i];
@@ -225,6 +228,7 @@ static weft_status print_json(const inspection *x, const char *path, bool tensor
                   bits_per_weight(info));
     strbuf_printf(&out, ",\"tokenizer\":%s,\"chat_template\":%s",
                   info->has_tokenizer ? "true" : "false", info->has_template ? "true" : "false");
+    if (info->drafts_for != 0) strbuf_printf(&out, ",\"drafts_for\":%u", info->drafts_for);
     add_groups(x, &out);
     if (x->plan.spec != NULL) {
         strbuf_add_text(&out, ",\"kv_plan\":");

@@ -41,8 +41,9 @@ static const option_row OPTIONS[] = {
      0, 0, NULL},
     {"draft", OPTION_TEXT, AT(draft), "NAME",
      "what guesses tokens in advance: ngram, by what stood in the text before; mtp, the head that "
-     "some models have for it; or a smaller model of the same vocabulary, a folder or file like "
-     "MODEL; the answer is the same, sooner where the guesses are right (default: none)",
+     "some models have for it; or another model, a folder or file like MODEL: a smaller one of the "
+     "same vocabulary, or one that was made for it (gemma4_assistant); the answer is the same, "
+     "sooner where the guesses are right (default: none)",
      0, 0, NULL},
     {"schema", OPTION_TEXT, AT(schema), "FILE",
      "the answer is JSON that this JSON Schema allows (docs/grammar.md)", 0, 0, NULL},
@@ -330,6 +331,11 @@ static int run(const void *values, const char *path)
     int exit_status = EXIT_FAILED;
     bool usage = false;
     weft_status status = session_open_model(&s, &v->with.session, path, &err);
+    if (status == WEFT_OK && s.info.drafts_for != 0)
+        status = err_set(&err, WEFT_UNSUPPORTED,
+                         "the model says nothing alone: it drafts for models of width %u, with "
+                         "--draft",
+                         s.info.drafts_for);
     if (status == WEFT_OK) status = choose_raw(&s, v, &o, &err);
     if (status == WEFT_OK) {
         usage = true;
