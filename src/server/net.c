@@ -16,7 +16,7 @@ enum {
     READ_BYTES = 64 * 1024,
     REST_BYTES = 64 * 1024,
     BEHIND_BYTES = 256 * 1024, /* most of it while an answer is made */
-    FULL_BYTES = 256 * 1024, /* that wait for the client: no more is made */
+    FULL_BYTES = 256 * 1024,   /* that wait for the client: no more is made */
     BACKLOG = 512,
     TICK_MS = 100,
     /* A refused body is read on for so much and so long: closing a socket with unread bytes makes
@@ -41,7 +41,7 @@ struct conn {
     size_t n_unwritten;
     size_t n_queued; /* of n_unwritten, that the system has not taken, when it was looked at last */
     size_t n_lingered;
-    size_t n_body; /* bytes of memory that its body has, as counted in net */
+    size_t n_body;  /* bytes of memory that its body has, as counted in net */
     bool begun;     /* bytes of a request are there */
     bool lingering; /* it has said its last */
     bool full;      /* `rest` is: reading stopped */
@@ -144,8 +144,7 @@ static void on_written(uv_write_t *request, int status)
     write_job *job = request->data;
     conn *c = job->conn;
     c->n_unwritten -= job->n;
-    bool is_space =
-        c->n_unwritten < FULL_BYTES / 2 && c->n_unwritten + job->n >= FULL_BYTES / 2;
+    bool is_space = c->n_unwritten < FULL_BYTES / 2 && c->n_unwritten + job->n >= FULL_BYTES / 2;
     mem_free(mem_system(), job, job->n_bytes);
     if (status != 0) {
         conn_close(c);
@@ -324,8 +323,7 @@ static size_t feed_once(conn *c, const char *bytes, size_t n)
 
 static void keep_rest(conn *c, const char *bytes, size_t n)
 {
-    if (strbuf_add(&c->rest, bytes, n) != WEFT_OK ||
-        (c->x != NULL && c->rest.len > BEHIND_BYTES)) {
+    if (strbuf_add(&c->rest, bytes, n) != WEFT_OK || (c->x != NULL && c->rest.len > BEHIND_BYTES)) {
         conn_close(c);
         return;
     }
@@ -691,6 +689,13 @@ void exchange_write(exchange *x, str bytes)
 bool exchange_is_full(const exchange *x)
 {
     return x->conn != NULL && x->conn->n_unwritten >= FULL_BYTES;
+}
+
+void exchange_cut(exchange *x)
+{
+    if (x->conn == NULL) return;
+    x->net->info.n_timeouts++;
+    conn_close(x->conn);
 }
 
 void exchange_drop_body(exchange *x)

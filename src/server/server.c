@@ -205,19 +205,18 @@ static weft_status open_parts(server *s, weft_error *err)
 {
     const server_options *o = s->options;
     static const net_calls CALLS = {.admit = admit, .handle = handle, .ended = ended};
-    s->net_options = (net_options){.host = o->host,
-                                   .port = o->port,
-                                   .max_connections = o->max_connections,
-                                   .body_bytes = o->body_bytes,
-                                   .bodies_bytes = o->body_bytes > SIZE_MAX / BODIES
-                                                       ? SIZE_MAX
-                                                       : BODIES * o->body_bytes,
-                                   .head_ms = 10000,
-                                   .body_ms = 20000,
-                                   .body_all_ms = 300000,
-                                   .idle_ms = 75000,
-                                   .unread_ms = 120000,
-                                   .beat_ms = 15000};
+    s->net_options = (net_options){
+        .host = o->host,
+        .port = o->port,
+        .max_connections = o->max_connections,
+        .body_bytes = o->body_bytes,
+        .bodies_bytes = o->body_bytes > SIZE_MAX / BODIES ? SIZE_MAX : BODIES * o->body_bytes,
+        .head_ms = 10000,
+        .body_ms = 20000,
+        .body_all_ms = 300000,
+        .idle_ms = 75000,
+        .unread_ms = 120000,
+        .beat_ms = 15000};
     weft_status status = replay_create(REPLAY_BYTES, &s->replay, err);
     if (status == WEFT_OK) status = net_open(&s->loop, &s->net_options, &CALLS, s, &s->net, err);
     if (status != WEFT_OK) return status;

@@ -16,8 +16,7 @@ static void handle(exchange *x)
     for (uint32_t i = 0; x->server->options->page && i < n_page_files; i++) {
         const page_file *f = &page_files[i];
         if (!str_equal_text(x->in.path, f->path)) continue;
-        exchange_respond_with(x, 200, HEADERS, f->type,
-                              (str){(const char *)f->bytes, f->n_bytes});
+        exchange_respond_with(x, 200, HEADERS, f->type, (str){(const char *)f->bytes, f->n_bytes});
         return;
     }
     exchange_fail(x, 404, NULL, "there is nothing here");
