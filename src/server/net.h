@@ -1,5 +1,5 @@
-/* net.h - sockets: accepting, reading into bounded buffers, writing as fast as the other side reads,
- * and the times after which a connection that does nothing is closed. */
+/* net.h - sockets: accepting, reading into bounded buffers, writing as fast as the other side
+ * reads, and the times after which a connection that does nothing is closed. */
 #ifndef SERVER_NET_H
 #define SERVER_NET_H
 

@@ -1,5 +1,5 @@
-/* prepare.h - what a generation asks for, made ready for the engine and submitted; in one of libuv's
- * threads, with its model held. */
+/* prepare.h - what a generation asks for, made ready for the engine and submitted; in one of
+ * libuv's threads, with its model held. */
 #ifndef SERVER_PREPARE_H
 #define SERVER_PREPARE_H
 

@@ -1,5 +1,5 @@
-/* state.c - POST /kv/save and /kv/restore: what the engine knows of a prompt, in files of one folder
- * (docs/kv-files.md). */
+/* state.c - POST /kv/save and /kv/restore: what the engine knows of a prompt, in files of one
+ * folder (docs/kv-files.md). */
 #include <stdio.h>
 #include <string.h>
 
