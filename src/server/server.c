@@ -11,7 +11,10 @@
 #include "server/apis/api.h"
 #include "server/server_state.h"
 
-enum { REPLAY_BYTES = 64 << 20 };
+enum {
+    REPLAY_BYTES = 64 << 20,
+    BODIES = 4 /* of the largest kind that may be under way together */
+};
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
@@ -183,6 +186,11 @@ void server_stop(server *s)
 static weft_status check_options(const server_options *o, weft_error *err)
 {
     if (o->n_models == 0) return err_set(err, WEFT_ARGUMENT, "there is no model to serve");
+    for (uint32_t i = 0; i < o->n_keys + o->n_admin_keys; i++) {
+        const char *key = i < o->n_keys ? o->keys[i] : o->admin_keys[i - o->n_keys];
+        /* What a request without a key comes with. */
+        if (key[0] == '\0') return err_set(err, WEFT_ARGUMENT, "a key is empty");
+    }
     for (uint32_t i = 0; i < o->n_models; i++) {
         for (uint32_t j = 0; j < i; j++) {
             if (strcmp(o->models[i].name, o->models[j].name) != 0) continue;
@@ -197,16 +205,18 @@ static weft_status open_parts(server *s, weft_error *err)
 {
     const server_options *o = s->options;
     static const net_calls CALLS = {.admit = admit, .handle = handle, .ended = ended};
-    s->net_options = (net_options){.host = o->host,
-                                   .port = o->port,
-                                   .max_connections = o->max_connections,
-                                   .body_bytes = o->body_bytes,
-                                   .head_ms = 10000,
-                                   .body_ms = 20000,
-                                   .body_all_ms = 300000,
-                                   .idle_ms = 75000,
-                                   .unread_ms = 120000,
-                                   .beat_ms = 15000};
+    s->net_options = (net_options){
+        .host = o->host,
+        .port = o->port,
+        .max_connections = o->max_connections,
+        .body_bytes = o->body_bytes,
+        .bodies_bytes = o->body_bytes > SIZE_MAX / BODIES ? SIZE_MAX : BODIES * o->body_bytes,
+        .head_ms = 10000,
+        .body_ms = 20000,
+        .body_all_ms = 300000,
+        .idle_ms = 75000,
+        .unread_ms = 120000,
+        .beat_ms = 15000};
     weft_status status = replay_create(REPLAY_BYTES, &s->replay, err);
     if (status == WEFT_OK) status = net_open(&s->loop, &s->net_options, &CALLS, s, &s->net, err);
     if (status != WEFT_OK) return status;
