@@ -18,4 +18,22 @@ if(TARGET weft)
     add_test(NAME server/clients COMMAND ${PYTHON3}
         ${CMAKE_SOURCE_DIR}/tests/server/test_clients.py $<TARGET_FILE:weft> ${CMAKE_SOURCE_DIR})
     set_tests_properties(server/clients PROPERTIES SKIP_RETURN_CODE 77)
+    # The server, as clients that mean it no good see it.
+    if(WEFT_SANITIZE)
+        set(slowed --sanitized)
+    endif()
+    foreach(name Bodies Context Leaving Wire Floods Images Models Keys Crowds Ends Memory Files)
+        string(TOLOWER ${name} lower)
+        add_test(NAME server/hostile_${lower} COMMAND ${PYTHON3}
+            ${CMAKE_SOURCE_DIR}/tests/server/test_hostile.py ${slowed} $<TARGET_FILE:weft>
+            ${CMAKE_SOURCE_DIR} ${name})
+    endforeach()
+    # A sanitizer's run may take its time; by hand it is half an hour.
+    set(soak_seconds 20)
+    if(WEFT_SANITIZE)
+        set(soak_seconds 120)
+    endif()
+    add_test(NAME server/soak COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/server/soak.py ${slowed}
+        --seconds ${soak_seconds} $<TARGET_FILE:weft> ${CMAKE_SOURCE_DIR})
+    set_tests_properties(server/soak PROPERTIES TIMEOUT 400)
 endif()

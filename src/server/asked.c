@@ -159,11 +159,12 @@ static weft_status read_bias(str key, const json *value, weft_logit_bias *out, c
 
 static weft_status read_biases(const json *value, asked_lists *l, char *param, weft_error *err)
 {
-    if (value == NULL || json_length(value) == 0) return WEFT_OK;
+    if (value == NULL) return WEFT_OK;
     size_t n = json_length(value);
     if (json_kind_of(value) != JSON_KIND_OBJECT || n > WEFT_LOGIT_BIASES)
         return field_wrong(param, "logit_bias", err, "is not an object of at most %d tokens",
                            WEFT_LOGIT_BIASES);
+    if (n == 0) return WEFT_OK;
     l->biases = mem_alloc(mem_system(), n * sizeof *l->biases);
     if (l->biases == NULL) return err_set(err, WEFT_NOMEM, "out of memory for logit_bias");
     l->n_biases = (uint32_t)n;

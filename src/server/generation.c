@@ -17,7 +17,11 @@
 #include "server/prepare.h"
 #include "server/server_state.h"
 
-enum { TOKEN_TEXT_BYTES = 512, CALLS_MOST = 4096 };
+enum {
+    TOKEN_TEXT_BYTES = 512,
+    CALLS_MOST = 4096,
+    LARGE_BODY_BYTES = 1 << 20 /* what is left of it is worth to be given back */
+};
 
 /* ---- the end --------------------------------------------------------------------------------- */
 
@@ -424,8 +428,12 @@ static void generation_poll(generation *g)
 
 void generation_poll_all(fleet_model *m)
 {
+    weft_error why = {WEFT_OK, ""};
+    bool well = fleet_is_well(m, &why);
     for (generation *g = m->first, *next; g != NULL; g = next) {
         next = g->next;
+        /* Nobody steps for it any more. */
+        if (!well && g->err.status == WEFT_OK) g->err = why;
         generation_poll(g);
     }
 }
@@ -456,16 +464,27 @@ static void begin_answers(generation *g)
     generation_poll(g);
 }
 
+/* Here, not in the loop's thread: a large document takes its time. */
+static void drop_document(generation *g)
+{
+    json_doc_free(&g->doc);
+    strbuf_deinit(&g->messages);
+    strbuf_deinit(&g->tools);
+    strbuf_deinit(&g->variables);
+    if (g->x->in.body.len >= LARGE_BODY_BYTES) mem_trim();
+}
+
 static void prepare_work(exchange *x)
 {
     generation *g = x->state;
     prepare_generation(g);
-    json_doc_free(&g->doc);
+    drop_document(g);
 }
 
 static void after_prepare(exchange *x)
 {
     generation *g = x->state;
+    exchange_drop_body(x);
     if (x->conn == NULL) {
         finish_exchange(g);
     } else if (g->err.status != WEFT_OK) {
@@ -517,10 +536,9 @@ static void after_read(exchange *x)
     fleet_acquire(m, &g->wait);
 }
 
-static void read_work(exchange *x)
+static void read_body(generation *g)
 {
-    generation *g = x->state;
-    const strbuf *body = &x->in.body;
+    const strbuf *body = &g->x->in.body;
     weft_status status = json_parse(&g->doc, strbuf_text(body), body->len, &g->err);
     if (status != WEFT_OK) {
         err_context(&g->err, "the body: ");
@@ -528,6 +546,13 @@ static void read_work(exchange *x)
     }
     if (g->api->read(g, g->doc.root, g->param, &g->err) != WEFT_OK) return;
     asked_read_lists(&g->asked, &g->lists, g->param, &g->err);
+}
+
+static void read_work(exchange *x)
+{
+    generation *g = x->state;
+    read_body(g);
+    if (g->err.status != WEFT_OK) drop_document(g);
 }
 
 static void make_id(generation *g)

@@ -130,12 +130,12 @@ static weft_status tokenize(generation *g, generation_prompt *p)
                           capacity, &p->n_ids, &err);
         if (status == WEFT_OK && p->n_ids == capacity) return WEFT_OK;
         size_t wanted = p->n_ids;
-        if (status == WEFT_OK) {
+        if (status == WEFT_OK && wanted > 0) {
             /* Its size is how it is freed. */
             int32_t *fitting = mem_resize(mem_system(), p->ids, capacity * sizeof *p->ids,
                                           wanted * sizeof *p->ids);
-            if (fitting != NULL || wanted == 0) {
-                p->ids = wanted == 0 ? NULL : fitting;
+            if (fitting != NULL) {
+                p->ids = fitting;
                 return WEFT_OK;
             }
             status = err_set(&err, WEFT_NOMEM, "out of memory for a prompt");
@@ -143,6 +143,7 @@ static weft_status tokenize(generation *g, generation_prompt *p)
         mem_free(mem_system(), p->ids, capacity * sizeof *p->ids);
         p->ids = NULL;
         p->n_ids = 0;
+        if (status == WEFT_OK) return WEFT_OK;
         if (status != WEFT_LIMIT || wanted <= capacity)
             return err_set(&g->err, status, "%s", err.message);
         capacity = wanted;

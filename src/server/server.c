@@ -11,7 +11,10 @@
 #include "server/apis/api.h"
 #include "server/server_state.h"
 
-enum { REPLAY_BYTES = 64 << 20 };
+enum {
+    REPLAY_BYTES = 64 << 20,
+    BODIES = 4 /* of the largest kind that may be under way together */
+};
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
@@ -183,6 +186,11 @@ void server_stop(server *s)
 static weft_status check_options(const server_options *o, weft_error *err)
 {
     if (o->n_models == 0) return err_set(err, WEFT_ARGUMENT, "there is no model to serve");
+    for (uint32_t i = 0; i < o->n_keys + o->n_admin_keys; i++) {
+        const char *key = i < o->n_keys ? o->keys[i] : o->admin_keys[i - o->n_keys];
+        /* What a request without a key comes with. */
+        if (key[0] == '\0') return err_set(err, WEFT_ARGUMENT, "a key is empty");
+    }
     for (uint32_t i = 0; i < o->n_models; i++) {
         for (uint32_t j = 0; j < i; j++) {
             if (strcmp(o->models[i].name, o->models[j].name) != 0) continue;
@@ -201,6 +209,9 @@ static weft_status open_parts(server *s, weft_error *err)
                                    .port = o->port,
                                    .max_connections = o->max_connections,
                                    .body_bytes = o->body_bytes,
+                                   .bodies_bytes = o->body_bytes > SIZE_MAX / BODIES
+                                                       ? SIZE_MAX
+                                                       : BODIES * o->body_bytes,
                                    .head_ms = 10000,
                                    .body_ms = 20000,
                                    .body_all_ms = 300000,

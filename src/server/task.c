@@ -8,6 +8,11 @@
 #include "server/apis/api.h"
 #include "server/server_state.h"
 
+enum {
+    TASK_ANSWER_BYTES = 64 << 20,
+    LARGE_BODY_BYTES = 1 << 20 /* what is left of it is worth to be given back */
+};
+
 static void drop(task *t)
 {
     if (t->waits_for != NULL) fleet_forget(t->waits_for, &t->wait);
@@ -39,8 +44,12 @@ static void work(exchange *x)
 {
     task *t = x->state;
     weft_status status = t->api->work(t, &t->out, &t->err);
+    if (status == WEFT_OK && t->out.status == WEFT_LIMIT)
+        err_set(&t->err, WEFT_LIMIT, "the answer would have more than %d bytes", TASK_ANSWER_BYTES);
     if (status == WEFT_OK && t->out.status != WEFT_OK)
         err_set(&t->err, t->out.status, "out of memory for the answer");
+    json_doc_free(&t->doc);
+    if (x->in.body.len >= LARGE_BODY_BYTES) mem_trim();
 }
 
 static void after_work(exchange *x)
@@ -120,7 +129,7 @@ void task_start(exchange *x, const task_api *api)
     t->api = api;
     t->own = own;
     t->wait.ready = on_model;
-    strbuf_init(&t->out, mem_system(), 0);
+    strbuf_init(&t->out, mem_system(), TASK_ANSWER_BYTES);
     x->state = t;
     x->gone = end_gone;
     if (exchange_run(x, read_body, after_read)) return;

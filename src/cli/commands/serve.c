@@ -237,6 +237,7 @@ static int serve(const serve_values *v, const model_list *list)
     server *s;
     weft_error err = {WEFT_OK, ""};
     raise_files();
+    mem_return_large();
     weft_status status = server_create(&o, &s, &err);
     if (status != WEFT_OK) return report_failure(&err, status == WEFT_ARGUMENT);
     catch_signals(s);

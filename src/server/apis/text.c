@@ -6,6 +6,8 @@
 #include "server/apis/api.h"
 #include "server/task.h"
 
+enum { DETOKENIZED_BYTES = 16 << 20 };
+
 typedef struct text_body {
     str model, prompt, content;
     const json *messages, *tools, *tokens;
@@ -125,8 +127,8 @@ static weft_status add_texts(const text_body *b, weft_detokenizer *d, strbuf *te
     size_t n;
     for (size_t i = 0; i < b->n_ids; i++) {
         weft_status status = weft_detokenizer_push(d, b->ids[i], &piece, &n, err);
+        if (status == WEFT_OK) status = strbuf_add(text, piece, n);
         if (status != WEFT_OK) return status;
-        strbuf_add(text, piece, n);
     }
     weft_status status = weft_detokenizer_flush(d, &piece, &n, err);
     if (status == WEFT_OK) strbuf_add(text, piece, n);
@@ -141,7 +143,7 @@ static weft_status detokenize(task *t, strbuf *out, weft_error *err)
     weft_status status =
         weft_detokenizer_create(t->model->model, WEFT_DETOKENIZE_SPECIALS, &d, err);
     if (status != WEFT_OK) return status;
-    strbuf_init(&text, mem_system(), 0);
+    strbuf_init(&text, mem_system(), DETOKENIZED_BYTES);
     status = add_texts(b, d, &text, err);
     str whole = {strbuf_text(&text), text.len};
     strbuf_add_text(out, "{\"prompt\":");
@@ -149,8 +151,9 @@ static weft_status detokenize(task *t, strbuf *out, weft_error *err)
     strbuf_add_text(out, ",\"content\":");
     json_write_text(whole, out);
     strbuf_add_char(out, '}');
-    if (status == WEFT_OK && text.status != WEFT_OK)
-        status = err_set(err, text.status, "out of memory for the text");
+    if (text.status != WEFT_OK)
+        status = err_set(err, text.status, "the text has more than %d bytes, or there is no memory",
+                         DETOKENIZED_BYTES);
     strbuf_deinit(&text);
     weft_detokenizer_destroy(d);
     return status;
