@@ -16,7 +16,7 @@ enum {
     READ_BYTES = 64 * 1024,
     REST_BYTES = 64 * 1024,
     BEHIND_BYTES = 256 * 1024, /* most of it while an answer is made */
-    FULL_BYTES = 256 * 1024, /* that wait for the client: no more is made */
+    FULL_BYTES = 256 * 1024,   /* that wait for the client: no more is made */
     BACKLOG = 512,
     TICK_MS = 100,
     /* A refused body is read on for so much and so long: closing a socket with unread bytes makes
@@ -41,7 +41,7 @@ struct conn {
     size_t n_unwritten;
     size_t n_queued; /* of n_unwritten, that the system has not taken, when it was looked at last */
     size_t n_lingered;
-    size_t n_body; /* bytes of memory that its body has, as counted in net */
+    size_t n_body;  /* bytes of memory that its body has, as counted in net */
     bool begun;     /* bytes of a request are there */
     bool lingering; /* it has said its last */
     bool full;      /* `rest` is: reading stopped */
@@ -144,8 +144,7 @@ static void on_written(uv_write_t *request, int status)
     write_job *job = request->data;
     conn *c = job->conn;
     c->n_unwritten -= job->n;
-    bool is_space =
-        c->n_unwritten < FULL_BYTES / 2 && c->n_unwritten + job->n >= FULL_BYTES / 2;
+    bool is_space = c->n_unwritten < FULL_BYTES / 2 && c->n_unwritten + job->n >= FULL_BYTES / 2;
     mem_free(mem_system(), job, job->n_bytes);
     if (status != 0) {
         conn_close(c);
@@ -200,6 +199,8 @@ static void write_head(strbuf *out, uint32_t minor, uint32_t status, const char 
     strbuf_printf(out, "HTTP/1.%u %u %s\r\n", minor == 0 ? 0U : 1U, status, http_reason(status));
     if (type != NULL) strbuf_printf(out, "Content-Type: %s\r\n", type);
     strbuf_add_text(out, "X-Content-Type-Options: nosniff\r\n");
+    if (status == 401) strbuf_add_text(out, "WWW-Authenticate: Bearer\r\n");
+    if (status == 503) strbuf_add_text(out, "Retry-After: 2\r\n");
 }
 
 /* The request is refused before it is an exchange. */
@@ -324,8 +325,7 @@ static size_t feed_once(conn *c, const char *bytes, size_t n)
 
 static void keep_rest(conn *c, const char *bytes, size_t n)
 {
-    if (strbuf_add(&c->rest, bytes, n) != WEFT_OK ||
-        (c->x != NULL && c->rest.len > BEHIND_BYTES)) {
+    if (strbuf_add(&c->rest, bytes, n) != WEFT_OK || (c->x != NULL && c->rest.len > BEHIND_BYTES)) {
         conn_close(c);
         return;
     }
@@ -622,7 +622,7 @@ void exchange_respond_with(exchange *x, uint32_t status, const char *headers, co
                            str body)
 {
     strbuf out;
-    bool has_body = status != 204 && status != 304;
+    bool has_body = status != 204;
     strbuf_init(&out, mem_system(), 0);
     begin_head(x, status, has_body ? type : NULL, &out);
     strbuf_add_text(&out, headers);

@@ -22,11 +22,7 @@ static void refuse(const server_api *api, strbuf *answer, uint32_t *status, uint
                    const char *message)
 {
     *status = with;
-    if (api != NULL) {
-        api->write_error(answer, with, NULL, message);
-    } else {
-        openai_write_error(answer, with, NULL, message);
-    }
+    server_api_write_error(api, answer, with, NULL, message);
 }
 
 /* With the head alone: nothing of a body is read for who may not ask. */
@@ -92,7 +88,7 @@ static void route_exchange(exchange *x, bool other_method)
         exchange_fail(x, 404, NULL, text);
     } else if (s->draining && (x->route->flags & ROUTE_OPEN) == 0) {
         exchange_fail(x, 503, NULL, "the server is about to end");
-    } else if (s->n_exchanges > s->options->max_requests) {
+    } else if (s->n_exchanges > s->options->max_requests && (x->route->flags & ROUTE_ALWAYS) == 0) {
         snprintf(text, sizeof text, "%u requests are under way, at most %u may be", s->n_exchanges,
                  s->options->max_requests);
         exchange_fail(x, 503, NULL, text);
@@ -147,7 +143,6 @@ static void ended(server *s, exchange *x)
     if (x->next != NULL) x->next->prev = x->prev;
     if (s->first == x) s->first = x->next;
     s->n_exchanges--;
-    s->n_by_class[x->status / 100 < 6 ? x->status / 100 : 0]++;
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -205,19 +200,18 @@ static weft_status open_parts(server *s, weft_error *err)
 {
     const server_options *o = s->options;
     static const net_calls CALLS = {.admit = admit, .handle = handle, .ended = ended};
-    s->net_options = (net_options){.host = o->host,
-                                   .port = o->port,
-                                   .max_connections = o->max_connections,
-                                   .body_bytes = o->body_bytes,
-                                   .bodies_bytes = o->body_bytes > SIZE_MAX / BODIES
-                                                       ? SIZE_MAX
-                                                       : BODIES * o->body_bytes,
-                                   .head_ms = 10000,
-                                   .body_ms = 20000,
-                                   .body_all_ms = 300000,
-                                   .idle_ms = 75000,
-                                   .unread_ms = 120000,
-                                   .beat_ms = 15000};
+    s->net_options = (net_options){
+        .host = o->host,
+        .port = o->port,
+        .max_connections = o->max_connections,
+        .body_bytes = o->body_bytes,
+        .bodies_bytes = o->body_bytes > SIZE_MAX / BODIES ? SIZE_MAX : BODIES * o->body_bytes,
+        .head_ms = 10000,
+        .body_ms = 20000,
+        .body_all_ms = 300000,
+        .idle_ms = 75000,
+        .unread_ms = 120000,
+        .beat_ms = 15000};
     weft_status status = replay_create(REPLAY_BYTES, &s->replay, err);
     if (status == WEFT_OK) status = net_open(&s->loop, &s->net_options, &CALLS, s, &s->net, err);
     if (status != WEFT_OK) return status;
