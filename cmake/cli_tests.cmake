@@ -22,7 +22,7 @@ if(TARGET weft)
     if(WEFT_SANITIZE)
         set(slowed --sanitized)
     endif()
-    foreach(name Bodies Context Leaving Wire Floods Images Models Keys Crowds Ends Memory Files)
+    foreach(name Bodies Context Leaving Wire Floods Images Models Keys Crowds Deaf Ends Memory Files)
         string(TOLOWER ${name} lower)
         add_test(NAME server/hostile_${lower} COMMAND ${PYTHON3}
             ${CMAKE_SOURCE_DIR}/tests/server/test_hostile.py ${slowed} $<TARGET_FILE:weft>

@@ -62,6 +62,9 @@ void exchange_write(exchange *x, str bytes);
 /* Whether so much waits for the client that it should not become more. */
 bool exchange_is_full(const exchange *x);
 
+/* Gives the client up: it is taken for one that has left. */
+void exchange_cut(exchange *x);
+
 /* The body was read, and what was made of it is small or gone: there is room for others. */
 void exchange_drop_body(exchange *x);
 

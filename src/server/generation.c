@@ -23,6 +23,9 @@ enum {
     LARGE_BODY_BYTES = 1 << 20 /* what is left of it is worth to be given back */
 };
 
+/* How long a client may leave a full stream unread while others wait for a sequence. */
+#define UNREAD_NS ((uint64_t)5 * 1000000000)
+
 /* ---- the end --------------------------------------------------------------------------------- */
 
 static void drop_answer(answer *a)
@@ -426,6 +429,18 @@ static void generation_poll(generation *g)
     if (g->n_done == g->n_answers && g->x->conn != NULL) end_whole(g);
 }
 
+/* A sequence that rests until its client reads is not there for others: it may rest for a while, or
+ * when none of them waits. */
+static void check_reader(generation *g)
+{
+    weft_engine_info info = {.struct_size = sizeof info};
+    uint64_t now = clock_now_ns();
+    if (g->full_ns == 0 && exchange_is_full(g->x)) g->full_ns = now;
+    if (g->full_ns == 0 || now - g->full_ns < UNREAD_NS) return;
+    if (weft_engine_get_info(g->model->engine, &info, NULL) != WEFT_OK) return;
+    if (info.n_waiting > 0) exchange_cut(g->x);
+}
+
 void generation_poll_all(fleet_model *m)
 {
     weft_error why = {WEFT_OK, ""};
@@ -434,6 +449,7 @@ void generation_poll_all(fleet_model *m)
         next = g->next;
         /* Nobody steps for it any more. */
         if (!well && g->err.status == WEFT_OK) g->err = why;
+        check_reader(g);
         generation_poll(g);
     }
 }
@@ -442,6 +458,7 @@ static void on_drained(exchange *x)
 {
     generation *g = x->state;
     if (!g->listed) return;
+    g->full_ns = 0;
     fleet_kick(g->model);
     generation_poll(g);
 }

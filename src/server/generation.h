@@ -115,8 +115,9 @@ struct generation {
     uint32_t n_answers, n_done;
     uint32_t n_prompt_tokens; /* of all prompts */
     uint64_t submitted_ns;
-    int64_t created; /* Unix time */
-    char id[40];     /* without the interface's prefix */
+    uint64_t full_ns; /* since when its client has not read; 0: it does */
+    int64_t created;  /* Unix time */
+    char id[40];      /* without the interface's prefix */
 };
 
 /* Begins: the exchange is the generation's from here on. */

@@ -693,6 +693,13 @@ bool exchange_is_full(const exchange *x)
     return x->conn != NULL && x->conn->n_unwritten >= FULL_BYTES;
 }
 
+void exchange_cut(exchange *x)
+{
+    if (x->conn == NULL) return;
+    x->net->info.n_timeouts++;
+    conn_close(x->conn);
+}
+
 void exchange_drop_body(exchange *x)
 {
     strbuf_deinit(&x->in.body);

@@ -1,5 +1,5 @@
-/* fuzz_request.c - any JSON as what a client asks: sampling, forms, messages, tools; read, or refused
- * by a field's name. What is made of a conversation is JSON again. */
+/* fuzz_request.c - any JSON as what a client asks: sampling, forms, messages, tools; read, or
+ * refused by a field's name. What is made of a conversation is JSON again. */
 #include <string.h>
 
 #include "base/utf8.h"
@@ -56,8 +56,7 @@ static weft_status read(generation *g, const json *root, char *param, weft_error
     if (status == WEFT_OK) status = openai_read_forms(g, &forms, param, err);
     if (status == WEFT_OK)
         status = messages_read_format(g, b.response_format, "response_format", param, err);
-    if (status == WEFT_OK)
-        status = openai_read_stream_options(g, b.stream_options, param, err);
+    if (status == WEFT_OK) status = openai_read_stream_options(g, b.stream_options, param, err);
     if (status == WEFT_OK) status = messages_read_tools(g, b.tools, param, err);
     if (status == WEFT_OK) status = asked_read_lists(&g->asked, &g->lists, param, err);
     if (status == WEFT_OK) asked_fill(&g->asked, &g->lists, &info, 1, &request);

@@ -164,6 +164,8 @@ class Server:
         models = Path(source) / "models" / "tiny"
         words = [str(models / w if (models / w).is_dir() else w) for w in map(str, words)]
         environment = {k: v for k, v in os.environ.items() if not k.startswith("WEFT_")}
+        known = Path(__file__).resolve().parent / "tsan.txt"
+        environment.setdefault("TSAN_OPTIONS", f"suppressions={known}")
 
         def limit():
             import resource

@@ -1,5 +1,5 @@
-/* request_world.h - what reading a conversation needs of a server: its models by name, none of which
- * can be loaded, and the answers that it remembers. */
+/* request_world.h - what reading a conversation needs of a server: its models by name, none of
+ * which can be loaded, and the answers that it remembers. */
 #ifndef SERVER_REQUEST_WORLD_H
 #define SERVER_REQUEST_WORLD_H
 
@@ -22,7 +22,8 @@ static inline void request_world_open(request_world *w)
     w->server.options = &w->options;
     int failed = uv_loop_init(&w->server.loop);
     weft_status status = replay_create(1 << 16, &w->server.replay, NULL);
-    if (status == WEFT_OK) status = fleet_create(&w->server.loop, &w->options, &w->server.fleet, NULL);
+    if (status == WEFT_OK)
+        status = fleet_create(&w->server.loop, &w->options, &w->server.fleet, NULL);
     ASSERT(failed == 0 && status == WEFT_OK);
 }
 

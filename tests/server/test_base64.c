@@ -72,9 +72,9 @@ static void test_lengths(void **state)
 static void test_what_is_none(void **state)
 {
     (void)state;
-    static const char *const BAD[] = {"A",    "AAAAA", "=",      "====",  "A=",   "A===", "AA===",
-                                      "AAA==", "AAAA=", "AA=A",   "A=AA",  "AA*A", "AAA\x80",
-                                      "Zg==Zg==", ",",    "AAAA====", "%41"};
+    static const char *const BAD[] = {"A",       "AAAAA",    "=",     "====",     "A=",   "A===",
+                                      "AA===",   "AAA==",    "AAAA=", "AA=A",     "A=AA", "AA*A",
+                                      "AAA\x80", "Zg==Zg==", ",",     "AAAA====", "%41"};
     static const char *const GOOD[] = {" Zm 9v\r\nYm\tFy ", "Zm9vYmFy\n", "-_-_"};
     unsigned char out[32];
     size_t n;

@@ -1,4 +1,4 @@
-/* test_fields.c - fields by a table, and those of sampling: edges, wrong kinds, names in messages. */
+/* test_fields.c - fields by a table, and those of sampling: edges, wrong kinds, names. */
 #include "server/fields.h"
 #include "support/test.h"
 
@@ -20,10 +20,10 @@ typedef struct values {
 #define AT(field) offsetof(values, field)
 
 static const field_row ROWS[] = {
-    {"flag", FIELD_FLAG, AT(flag), 0, 0, NULL},   {"count", FIELD_COUNT, AT(count), 1, 9, NULL},
-    {"real", FIELD_REAL, AT(real), -1, 1, NULL},  {"seed", FIELD_SEED, AT(seed), 0, 0, NULL},
-    {"text", FIELD_TEXT, AT(text), 0, 0, NULL},   {"any", FIELD_JSON, AT(any), 0, 0, NULL},
-    {"user", FIELD_IGNORED, 0, 0, 0, NULL},       {"no", FIELD_REFUSED, 0, 0, 0, NULL},
+    {"flag", FIELD_FLAG, AT(flag), 0, 0, NULL},  {"count", FIELD_COUNT, AT(count), 1, 9, NULL},
+    {"real", FIELD_REAL, AT(real), -1, 1, NULL}, {"seed", FIELD_SEED, AT(seed), 0, 0, NULL},
+    {"text", FIELD_TEXT, AT(text), 0, 0, NULL},  {"any", FIELD_JSON, AT(any), 0, 0, NULL},
+    {"user", FIELD_IGNORED, 0, 0, 0, NULL},      {"no", FIELD_REFUSED, 0, 0, 0, NULL},
     {"only", FIELD_REFUSED, 0, 0, 0, "[\"a\"]"},
 };
 
@@ -122,7 +122,8 @@ static void test_long_names(void **state)
         char param[FIELD_NAME_BYTES];
         weft_error err = {WEFT_OK, ""};
         size_t at = (size_t)snprintf(text, sizeof text, "{\"%.*s", n % 4, "xxx");
-        for (int i = 0; i < n; i++) at += (size_t)snprintf(text + at, sizeof text - at, "\xf0\x9f\x98\x80");
+        for (int i = 0; i < n; i++)
+            at += (size_t)snprintf(text + at, sizeof text - at, "\xf0\x9f\x98\x80");
         snprintf(text + at, sizeof text - at, "\":1}");
         assert_status(WEFT_ARGUMENT, read(text, &doc, &v, param, &err), &err);
         assert_true(strlen(param) < FIELD_NAME_BYTES);
@@ -180,8 +181,9 @@ static void test_lists(void **state)
     assert_string_equal(r.kv, "f32");
     asked_lists_deinit(&l);
 
-    assert_ok(ask("{\"stop\":[],\"logit_bias\":{},\"stop_token_ids\":[],\"top_k\":-1}", &a, &l, &err),
-              &err);
+    assert_ok(
+        ask("{\"stop\":[],\"logit_bias\":{},\"stop_token_ids\":[],\"top_k\":-1}", &a, &l, &err),
+        &err);
     r = (weft_request){.struct_size = sizeof r};
     asked_fill(&a, &l, &info, 0, &r);
     assert_int_equal(r.n_stop_texts + r.sampling.n_logit_bias + r.sampling.top_k, 0);

@@ -42,9 +42,9 @@ static void test_keys(void **state)
         .keys = LIST("one"), .n_keys = 1, .admin_keys = LIST("root"), .n_admin_keys = 1};
     assert_int_equal(rank(&both, "AUTHORIZATION", "bEARER   one"), RANK_USER);
     assert_int_equal(rank(&both, "X-API-KEY", "root"), RANK_ADMIN);
-    static const char *const WRONG[] = {"Bearer",      "Bearer ",    "Bearer on",    "Bearer onee",
-                                        "Bearer One",  "Basic one",  "one",          "Bearerone",
-                                        "Bearer one,", "Bearer\tone", "Bearer one one", ""};
+    static const char *const WRONG[] = {
+        "Bearer", "Bearer ",   "Bearer on",   "Bearer onee", "Bearer One",     "Basic one",
+        "one",    "Bearerone", "Bearer one,", "Bearer\tone", "Bearer one one", ""};
     for (size_t i = 0; i < sizeof WRONG / sizeof *WRONG; i++) {
         if (rank(&both, "Authorization", WRONG[i]) != RANK_NONE) fail_msg("'%s'", WRONG[i]);
     }
@@ -63,13 +63,22 @@ static void test_hosts(void **state)
 {
     (void)state;
     const server_options plain = {.host = "127.0.0.1"};
-    static const char *const OURS[] = {"localhost", "LOCALHOST:8080", "127.0.0.1", "127.0.0.1:80",
-                                       "192.168.0.7:1", "[::1]", "[::1]:8080", "[fe80::1]"};
-    static const char *const OTHERS[] = {
-        "evil.example",       "evil.example:8080", "localhost.evil.example", "127.0.0.1.nip.io",
-        "evillocalhost",      "localhost.",        "127.0.0.1x",             "1.2.3",
-        "2130706433",         "0x7f.0.0.1",        "",                       ":80",
-        "localhost@evil.example"};
+    static const char *const OURS[] = {"localhost",    "LOCALHOST:8080", "127.0.0.1",
+                                       "127.0.0.1:80", "192.168.0.7:1",  "[::1]",
+                                       "[::1]:8080",   "[fe80::1]"};
+    static const char *const OTHERS[] = {"evil.example",
+                                         "evil.example:8080",
+                                         "localhost.evil.example",
+                                         "127.0.0.1.nip.io",
+                                         "evillocalhost",
+                                         "localhost.",
+                                         "127.0.0.1x",
+                                         "1.2.3",
+                                         "2130706433",
+                                         "0x7f.0.0.1",
+                                         "",
+                                         ":80",
+                                         "localhost@evil.example"};
     for (size_t i = 0; i < sizeof OURS / sizeof *OURS; i++) {
         if (!knows(&plain, true, OURS[i])) fail_msg("refused: %s", OURS[i]);
     }
@@ -94,7 +103,8 @@ static void test_hosts(void **state)
     assert_true(knows(&by_name, true, "weft.example"));
 }
 
-static bool origin(const server_options *o, const char *host, const char *from, const char *expected)
+static bool origin(const server_options *o, const char *host, const char *from,
+                   const char *expected)
 {
     gate g = {.options = o, .loopback = true};
     str allow;
@@ -112,10 +122,20 @@ static void test_origins(void **state)
     assert_true(origin(&plain, "localhost:1", NULL, ""));
     assert_true(origin(&plain, "localhost:1", "http://localhost:1", ""));
     assert_true(origin(&plain, "localhost:1", "HTTP://LOCALHOST:1", ""));
-    static const char *const OTHERS[] = {
-        "null",    "",         "http://evil.example",      "http://localhost:2", "http://localhost",
-        "http://", "http:/",   "http://localhost:1.evil", "localhost:1",        "/localhost:1",
-        "/",       "https://x@localhost:1", "http://localhost:1/", "//localhost:1@evil"};
+    static const char *const OTHERS[] = {"null",
+                                         "",
+                                         "http://evil.example",
+                                         "http://localhost:2",
+                                         "http://localhost",
+                                         "http://",
+                                         "http:/",
+                                         "http://localhost:1.evil",
+                                         "localhost:1",
+                                         "/localhost:1",
+                                         "/",
+                                         "https://x@localhost:1",
+                                         "http://localhost:1/",
+                                         "//localhost:1@evil"};
     for (size_t i = 0; i < sizeof OTHERS / sizeof *OTHERS; i++) {
         if (origin(&plain, "localhost:1", OTHERS[i], "")) fail_msg("taken: '%s'", OTHERS[i]);
     }

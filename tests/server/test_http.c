@@ -105,8 +105,8 @@ static const good_case GOOD[] = {
     {"GET / HTTP/1.0\r\n\r\n", "GET", "/", "", "", 0, false},
     {"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", "GET", "/", "", "", 0, true},
     {GET_HOST "Upgrade: h2c\r\nConnection: upgrade\r\n\r\nPRI", "GET", "/", "", "", 3, true},
-    {GET_HOST "Upgrade: websocket\r\nConnection: upgrade\r\nContent-Length: 2\r\n\r\nhix", "GET", "/",
-     "", "hi", 1, true},
+    {GET_HOST "Upgrade: websocket\r\nConnection: upgrade\r\nContent-Length: 2\r\n\r\nhix", "GET",
+     "/", "", "hi", 1, true},
     {GET_HOST "X:\r\nY:  \t v \t \r\n\r\n", "GET", "/", "", "", 0, true},
     {"OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", "OPTIONS", "*", "", "", 0, true},
     {"HEAD / HTTP/1.1\r\nHost: a\r\n\r\n", "HEAD", "/", "", "", 0, true},
@@ -115,7 +115,8 @@ static const good_case GOOD[] = {
     {"POST /v1/x HTTP/1.0\r\nContent-Length: 1\r\n\r\na", "POST", "/v1/x", "", "a", 0, false},
     {POST_HOST "content-LENGTH:  5 \r\n\r\nhello", "POST", "/v1/x", "", "hello", 0, true},
     {CHUNKED "5\r\nhello\r\n0\r\n\r\nG", "POST", "/v1/x", "", "hello", 1, true},
-    {CHUNKED "1\r\nh\r\n4;a=b\r\nello\r\n000\r\nT: x\r\n\r\n", "POST", "/v1/x", "", "hello", 0, true},
+    {CHUNKED "1\r\nh\r\n4;a=b\r\nello\r\n000\r\nT: x\r\n\r\n", "POST", "/v1/x", "", "hello", 0,
+     true},
     {CHUNKED "0\r\n\r\n", "POST", "/v1/x", "", "", 0, true},
     {CHUNKED "A\r\n0123456789\r\n0\r\n\r\n", "POST", "/v1/x", "", "0123456789", 0, true},
 };
@@ -270,8 +271,7 @@ static void test_limits(void **state)
     assert_int_equal(repeat(GET_HOST "X: ", "yyyyyyyyyyyyyyyy", 2048, "\r\n\r\n", 10, &status),
                      HTTP_STATE_BAD);
     assert_int_equal(status, 431);
-    assert_int_equal(repeat("GET /", "aaaaaaaaaaaaaaaa", 1 << 20, "", 10, &status),
-                     HTTP_STATE_BAD);
+    assert_int_equal(repeat("GET /", "aaaaaaaaaaaaaaaa", 1 << 20, "", 10, &status), HTTP_STATE_BAD);
     assert_int_equal(status, 431);
     /* A body to its last byte, and one more. */
     assert_int_equal(repeat(CHUNKED, "A\r\n0123456789\r\n", 100, "0\r\n\r\n", 1000, &status),
@@ -284,9 +284,9 @@ static void test_limits(void **state)
                      HTTP_STATE_DONE);
     assert_int_equal(repeat(CHUNKED, "1\r\nx\r\n", 100000, "0\r\n\r\n", 1 << 20, &status),
                      HTTP_STATE_BAD);
-    assert_int_equal(repeat(CHUNKED, "10;a=b\r\n0123456789abcdef\r\n", 60000, "0\r\n\r\n", 1 << 20,
-                            &status),
-                     HTTP_STATE_DONE);
+    assert_int_equal(
+        repeat(CHUNKED, "10;a=b\r\n0123456789abcdef\r\n", 60000, "0\r\n\r\n", 1 << 20, &status),
+        HTTP_STATE_DONE);
     assert_int_equal(repeat(CHUNKED "1;", "a=b;", 100000, "\r\n", 1000, &status), HTTP_STATE_BAD);
     assert_int_equal(repeat(CHUNKED "0\r\n", "T: x\r\n", 100000, "\r\n", 1000, &status),
                      HTTP_STATE_BAD);
@@ -297,8 +297,9 @@ static void test_limits(void **state)
 static void test_one_behind_another(void **state)
 {
     (void)state;
-    static const char TEXT[] = POST_HOST "X: y\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nhi"
-                               "GET /b HTTP/1.0\r\n\r\n" CHUNKED "1\r\nz\r\n0\r\n\r\n";
+    static const char TEXT[] =
+        POST_HOST "X: y\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nhi"
+                  "GET /b HTTP/1.0\r\n\r\n" CHUNKED "1\r\nz\r\n0\r\n\r\n";
     http_parser p;
     http_request r[3];
     http_init(&p, mem_system(), BODY_BYTES);
@@ -339,9 +340,10 @@ static void test_the_head_first(void **state)
 static weft_status scenario(const env *world, void *user, weft_error *err)
 {
     (void)user;
-    static const char TEXT[] = CHUNKED "A\r\n0123456789\r\n64;x\r\n"
-                               "0123456789012345678901234567890123456789012345678901234567890123456789"
-                               "012345678901234567890123456789\r\n0\r\n\r\n";
+    static const char TEXT[] =
+        CHUNKED "A\r\n0123456789\r\n64;x\r\n"
+                "0123456789012345678901234567890123456789012345678901234567890123456789"
+                "012345678901234567890123456789\r\n0\r\n\r\n";
     http_parser p;
     http_init(&p, world->allocator, BODY_BYTES);
     feed_all(&p, TEXT, sizeof TEXT - 1, 9, 9);
@@ -366,12 +368,9 @@ static void test_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_good),
-        cmocka_unit_test(test_bad),
-        cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_one_behind_another),
-        cmocka_unit_test(test_the_head_first),
-        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_good),           cmocka_unit_test(test_bad),
+        cmocka_unit_test(test_limits),         cmocka_unit_test(test_one_behind_another),
+        cmocka_unit_test(test_the_head_first), cmocka_unit_test(test_memory),
     };
     return TEST_RUN("server/http", tests);
 }

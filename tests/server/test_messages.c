@@ -66,7 +66,8 @@ static void test_shapes(void **state)
     good("[{\"content\":\"hi\",\"role\":\"user\"}]", "[{\"role\":\"user\",\"content\":\"hi\"}]");
     good("[{\"role\":\"assistant\",\"content\":null},{\"role\":\"user\",\"content\":\"\"}]",
          "[{\"role\":\"assistant\",\"content\":\"\"},{\"role\":\"user\",\"content\":\"\"}]");
-    good("[{\"role\":\"developer\",\"content\":\"x\"}]", "[{\"role\":\"system\",\"content\":\"x\"}]");
+    good("[{\"role\":\"developer\",\"content\":\"x\"}]",
+         "[{\"role\":\"system\",\"content\":\"x\"}]");
     /* Parts of text are one text. */
     good("[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},"
          "{\"text\":\"b\",\"type\":\"input_text\"}]}]",
@@ -74,10 +75,12 @@ static void test_shapes(void **state)
     good("[{\"role\":\"user\",\"content\":[]}]", "[{\"role\":\"user\",\"content\":\"\"}]");
     good("[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\",\"image_url\":\"data:x\"},"
          "{\"type\":\"text\",\"text\":\"a\"}]}]",
-         "[{\"role\":\"user\",\"content\":[{\"type\":\"image\"},{\"type\":\"text\",\"text\":\"a\"}]}]");
+         "[{\"role\":\"user\",\"content\":[{\"type\":\"image\"},{\"type\":\"text\",\"text\":\"a\"}]"
+         "}]");
     good("[{\"role\":\"assistant\",\"tool_calls\":[{\"id\":\"1\",\"function\":{\"name\":\"f\"}}]},"
          "{\"role\":\"tool\",\"tool_call_id\":\"1\",\"content\":\"x\"}]",
-         "[{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"type\":\"function\",\"id\":\"1\","
+         "[{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"type\":\"function\",\"id\":"
+         "\"1\","
          "\"function\":{\"name\":\"f\",\"arguments\":{}}}]},"
          "{\"role\":\"tool\",\"content\":\"x\",\"tool_call_id\":\"1\"}]");
 }
@@ -160,9 +163,14 @@ static void test_formats(void **state)
     (void)state;
     format("{\"type\":\"text\"}", WEFT_OK, "");
     format("{\"type\":\"json_object\"}", WEFT_OK, "");
-    format("{\"type\":\"json_schema\",\"json_schema\":{\"schema\":{\"a\":1}}}", WEFT_OK, "{\"a\":1}");
+    format("{\"type\":\"json_schema\",\"json_schema\":{\"schema\":{\"a\":1}}}", WEFT_OK,
+           "{\"a\":1}");
     format("{\"type\":\"json_schema\",\"schema\":true}", WEFT_OK, "true");
-    static const char *const BAD[] = {"5", "{}", "[]", "{\"type\":5}", "{\"type\":\"x\"}",
+    static const char *const BAD[] = {"5",
+                                      "{}",
+                                      "[]",
+                                      "{\"type\":5}",
+                                      "{\"type\":\"x\"}",
                                       "{\"type\":\"json_schema\"}",
                                       "{\"type\":\"json_schema\",\"json_schema\":{\"schema\":5}}"};
     for (size_t i = 0; i < sizeof BAD / sizeof *BAD; i++)
@@ -181,13 +189,14 @@ static void test_ids(void **state)
          "[{\"role\":\"assistant\",\"content\":\" hello \",\"answer_ids\":[4,5]}]");
     good("[{\"role\":\"assistant\",\"content\":\"hello!\"}]",
          "[{\"role\":\"assistant\",\"content\":\"hello!\"}]");
-    good("[{\"role\":\"user\",\"content\":\"hello\"}]", "[{\"role\":\"user\",\"content\":\"hello\"}]");
+    good("[{\"role\":\"user\",\"content\":\"hello\"}]",
+         "[{\"role\":\"user\",\"content\":\"hello\"}]");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shapes), cmocka_unit_test(test_what_is_none),
+        cmocka_unit_test(test_shapes),  cmocka_unit_test(test_what_is_none),
         cmocka_unit_test(test_results), cmocka_unit_test(test_tools),
         cmocka_unit_test(test_formats), cmocka_unit_test(test_ids),
     };

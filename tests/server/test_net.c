@@ -143,8 +143,8 @@ static int dial(world *w, int receive_bytes)
     assert_true(s >= 0);
     to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     if (receive_bytes > 0)
-        assert_int_equal(
-            setsockopt(s, SOL_SOCKET, SO_RCVBUF, &receive_bytes, sizeof receive_bytes), 0);
+        assert_int_equal(setsockopt(s, SOL_SOCKET, SO_RCVBUF, &receive_bytes, sizeof receive_bytes),
+                         0);
     assert_int_equal(connect(s, (struct sockaddr *)&to, sizeof to), 0);
     return s;
 }
@@ -182,7 +182,8 @@ static size_t hear(world *w, int s, size_t n_wanted, char *out, size_t n_out)
             turn(w);
             continue;
         }
-        for (ssize_t i = 0; i < got && n + (size_t)i + 1 < n_out; i++) out[n + (size_t)i] = piece[i];
+        for (ssize_t i = 0; i < got && n + (size_t)i + 1 < n_out; i++)
+            out[n + (size_t)i] = piece[i];
         n += (size_t)got;
         uv_run(&w->loop, UV_RUN_NOWAIT);
     }
@@ -325,7 +326,8 @@ static void test_much_behind(void **state)
     say_text(&w, s, "GET /stream HTTP/1.1\r\nHost: a\r\n\r\n");
     for (int i = 0; i < N; i++)
         say_text(&w, s, i % 100 == 99 ? "\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n" : "");
-    static const char MORE[] = "GET / HTTP/1.1\r\nHost: a\r\nX: 0123456789012345678901234567\r\n\r\n";
+    static const char MORE[] =
+        "GET / HTTP/1.1\r\nHost: a\r\nX: 0123456789012345678901234567\r\n\r\n";
     size_t n_sent = 0;
     for (int i = 0; i < N; i++) {
         ssize_t sent = send(s, MORE, sizeof MORE - 1, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -484,12 +486,17 @@ static void test_crowd(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_late),        cmocka_unit_test(test_silent),
-        cmocka_unit_test(test_comments),    cmocka_unit_test(test_unread),
-        cmocka_unit_test(test_unread_before_others), cmocka_unit_test(test_much_behind),
+        cmocka_unit_test(test_late),
+        cmocka_unit_test(test_silent),
+        cmocka_unit_test(test_comments),
+        cmocka_unit_test(test_unread),
+        cmocka_unit_test(test_unread_before_others),
+        cmocka_unit_test(test_much_behind),
         cmocka_unit_test(test_too_much_behind),
-        cmocka_unit_test(test_bodies),      cmocka_unit_test(test_drain),
-        cmocka_unit_test(test_refused),     cmocka_unit_test(test_crowd),
+        cmocka_unit_test(test_bodies),
+        cmocka_unit_test(test_drain),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_crowd),
     };
     return TEST_RUN("server/net", tests);
 }
