@@ -17,6 +17,7 @@ void replay_destroy(replay *r);
  * them in this order, calls in theirs. */
 typedef struct replay_key {
     uint64_t low, high;
+    bool failed; /* it could not be made; nothing is known by it */
 } replay_key;
 
 void replay_key_init(replay_key *k, str model, str content);

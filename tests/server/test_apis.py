@@ -664,6 +664,19 @@ class Keys(Case):
             self.assertEqual(status, 200, answer)
 
 
+class Heads(Case):
+    """What is asked for all models and one has not is not kept quiet."""
+
+    options = ("--draft", "mtp")
+
+    def test_said(self):
+        answer = self.ask("/v1/messages", {"model": "tools", "max_tokens": 4, "messages": HELLO})
+        self.assertEqual(answer["stop_reason"], "max_tokens")
+        said = self.server.process.stderr.read()
+        for name in ("plain", "tools"):
+            self.assertIn(f"'{name}' has no head that drafts (mtp)", said)
+
+
 class Full(Case):
     """As many requests as there may be: the operator still sees what goes on."""
 

@@ -39,9 +39,12 @@ static void test_bad(void **state)
     (void)state;
     static const struct {
         const char *text, *says;
-    } BAD[] = {{"{}", "no array"},         {"null", "no array"},
-               {"[-1]", "at 0"},           {"[1, 2147483648]", "at 1"},
-               {"[1, 1.0]", "at 1"},       {"[\"1\"]", "at 0"},
+    } BAD[] = {{"{}", "no array"},
+               {"null", "no array"},
+               {"[-1]", "at 0"},
+               {"[1, 2147483648]", "at 1"},
+               {"[1, 1.0]", "at 1"},
+               {"[\"1\"]", "at 0"},
                {"[1, 2, 3, 4]", "4 tokens, at most 3"}};
     for (size_t i = 0; i < sizeof BAD / sizeof *BAD; i++) {
         int32_t *ids;
