@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/mem.h"
 
 enum {
@@ -262,7 +263,7 @@ static void begin_exchange(conn *c)
     x->n_body = c->n_body;
     c->n_body = 0;
     x->keep_alive = x->in.keep_alive && !n->draining;
-    x->begun_ns = uv_hrtime();
+    x->begun_ns = clock_now_ns();
     c->x = x;
     c->begun = false;
     set_deadline(c);

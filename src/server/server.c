@@ -121,7 +121,7 @@ static void log_exchange(const server *s, const exchange *x)
     if (s->options->log == NULL) return;
     int n = (int)(x->in.path.len < 80 ? x->in.path.len : 80);
     snprintf(line, sizeof line, "%.*s %.*s %u %.1f ms%s", (int)x->in.method.len, x->in.method.ptr,
-             n, x->in.path.ptr, x->status, (double)(uv_hrtime() - x->begun_ns) / 1e6,
+             n, x->in.path.ptr, x->status, (double)(clock_now_ns() - x->begun_ns) / 1e6,
              x->conn == NULL ? ", the client left" : "");
     s->options->log(s->options->user, line);
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "server/apis/api.h"
@@ -306,7 +307,7 @@ static void stats(exchange *x)
     strbuf_printf(&out,
                   "{\"version\":\"%s\",\"uptime_s\":%.3f,\"requests\":%llu,\"under_way\":%u,"
                   "\"connections\":%u,\"clients_gone\":%llu,\"models\":[",
-                  weft_version(), (double)(uv_hrtime() - s->begun_ns) / 1e9,
+                  weft_version(), (double)(clock_now_ns() - s->begun_ns) / 1e9,
                   (unsigned long long)s->n_requests, s->n_exchanges, n.n_connections,
                   (unsigned long long)n.n_gone);
     for (uint32_t i = 0; i < fleet_size(s->fleet); i++) {
