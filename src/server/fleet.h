@@ -68,7 +68,8 @@ weft_status fleet_create(uv_loop_t *loop, const server_options *options, fleet *
 uint32_t fleet_size(const fleet *f);
 fleet_model *fleet_at(const fleet *f, uint32_t i);
 
-/* By name; the first one for "", and for "default" when none is called that. NULL: there is none. */
+/* By name; the first one for "", and for "default" when none is called that. NULL: there is none.
+ */
 fleet_model *fleet_find(const fleet *f, str name);
 
 /* Holds the model when it can be had: at once, when it is loaded, or when it has been, within the

@@ -1,5 +1,5 @@
-/* replay.c - a table of answers by 128 bits of a SHA-256, chained by their last use: what one client
- * made up must not come to be what another one's answer is taken for. */
+/* replay.c - a table of answers by 128 bits of a SHA-256, chained by their last use: what one
+ * client made up must not come to be what another one's answer is taken for. */
 #include "server/replay.h"
 
 #include <string.h>
