@@ -136,7 +136,7 @@ static weft_status read_bias(str key, const json *value, weft_logit_bias *out, c
         is_id = key.ptr[i] >= '0' && key.ptr[i] <= '9';
         id = id * 10 + (key.ptr[i] - '0');
     }
-    double bias = json_number(value, NAN);
+    double bias = json_number(value, (double)NAN);
     if (!is_id || id > INT32_MAX || !(bias >= -100.0 && bias <= 100.0)) {
         return field_wrong(param, "logit_bias", err,
                            "has '%.*s', expected token ids with numbers from -100 to 100",

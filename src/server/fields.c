@@ -73,7 +73,7 @@ static weft_status read_number(const field_row *row, const json *value, const ch
     json_kind kind = json_kind_of(value);
     bool is_count = row->kind == FIELD_COUNT;
     bool fits = kind == JSON_KIND_INT || kind == JSON_KIND_REAL;
-    double number = json_number(value, NAN);
+    double number = json_number(value, (double)NAN);
     fits = fits && number >= row->min && number <= row->max;
     if (is_count) fits = fits && floor(number) == number;
     snprintf(range, sizeof range, "%s from %.9g to %.9g", is_count ? "a whole number" : "a number",

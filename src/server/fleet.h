@@ -63,7 +63,7 @@ struct fleet_model {
 };
 
 /* options are borrowed. */
-weft_status fleet_create(uv_loop_t *loop, const server_options *options, fleet **f,
+weft_status fleet_create(uv_loop_t *loop, const server_options *options, fleet **out,
                          weft_error *err);
 uint32_t fleet_size(const fleet *f);
 fleet_model *fleet_at(const fleet *f, uint32_t i);

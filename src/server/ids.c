@@ -70,28 +70,28 @@ weft_status ids_of_chat(const weft_model *model, const char *messages, const cha
     return make(&s, strlen(messages) + 8, ids, n_ids, err);
 }
 
-weft_status ids_read(const json *array, const char *name, size_t most, int32_t **out, size_t *n_ids,
+weft_status ids_read(const json *array, const char *name, size_t most, int32_t **ids, size_t *n_ids,
                      char *param, weft_error *err)
 {
     size_t n = json_length(array);
-    *out = NULL;
+    *ids = NULL;
     *n_ids = 0;
     if (json_kind_of(array) != JSON_KIND_ARRAY)
         return field_wrong(param, name, err, "is no array of tokens");
     if (n > most)
         return field_wrong(param, name, err, "has %zu tokens, at most %zu can be", n, most);
     if (n == 0) return WEFT_OK;
-    int32_t *ids = mem_alloc(mem_system(), n * sizeof *ids);
-    if (ids == NULL) return err_set(err, WEFT_NOMEM, "out of memory for %zu tokens", n);
+    int32_t *made = mem_alloc(mem_system(), n * sizeof *made);
+    if (made == NULL) return err_set(err, WEFT_NOMEM, "out of memory for %zu tokens", n);
     for (size_t i = 0; i < n; i++) {
         int64_t id = json_int(json_at(array, i), -1);
         if (id < 0 || id > INT32_MAX) {
-            mem_free(mem_system(), ids, n * sizeof *ids);
+            mem_free(mem_system(), made, n * sizeof *made);
             return field_wrong(param, name, err, "has what is no token at %zu", i);
         }
-        ids[i] = (int32_t)id;
+        made[i] = (int32_t)id;
     }
-    *out = ids;
+    *ids = made;
     *n_ids = n;
     return WEFT_OK;
 }

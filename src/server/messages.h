@@ -46,7 +46,7 @@ weft_status messages_end_tools(generation *g, weft_error *err);
 
 /* {"type": "json_schema", ...}, "text" or "json_object": what the content must be. name: of the
  * field. */
-weft_status messages_read_format(generation *g, const json *format, const char *name, char *param,
+weft_status messages_read_format(generation *g, const json *from, const char *name, char *param,
                                  weft_error *err);
 
 /* What a request says to the template, each by the name that templates know it by. */

@@ -163,6 +163,7 @@ static void conn_write(conn *c, const char *bytes, size_t n)
 {
     if (c->closing || n == 0) return;
     if (c->n_unwritten == 0) {
+        // NOLINTNEXTLINE(performance-no-int-to-ptr): -Wcast-qual leaves no other way
         uv_buf_t buf = {.base = (char *)(uintptr_t)bytes, .len = n};
         int taken = uv_try_write((uv_stream_t *)&c->tcp, &buf, 1);
         if (taken < 0 && taken != UV_EAGAIN) {
@@ -312,9 +313,7 @@ static size_t feed_once(conn *c, const char *bytes, size_t n)
     bool whole = c->http.state == HTTP_STATE_BODY || c->http.state == HTTP_STATE_DONE;
     if (c->http.state == HTTP_STATE_BAD) {
         refuse_bad(c);
-    } else if (in_head && whole && !admit(c)) {
-        return taken;
-    } else if (whole && !fits(c)) {
+    } else if (whole && ((in_head && !admit(c)) || !fits(c))) {
         return taken;
     } else if (c->http.state == HTTP_STATE_DONE) {
         begin_exchange(c);

@@ -10,7 +10,7 @@
 typedef struct replay replay;
 
 /* n_bytes: most of what is kept; the answers used longest ago go first. */
-weft_status replay_create(size_t n_bytes, replay **r, weft_error *err);
+weft_status replay_create(size_t n_bytes, replay **out, weft_error *err);
 void replay_destroy(replay *r);
 
 /* What an answer is known by: its model, its content without white space around it, its calls. Add

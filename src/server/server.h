@@ -46,7 +46,7 @@ typedef struct server_options {
 } server_options;
 
 /* Listens. */
-weft_status server_create(const server_options *options, server **s, weft_error *err);
+weft_status server_create(const server_options *options, server **out, weft_error *err);
 
 uint16_t server_port(const server *s);
 
