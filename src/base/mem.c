@@ -75,6 +75,7 @@ void mem_return_large(void)
 {
 #ifdef __GLIBC__
     /* Otherwise it grows with the largest block that was ever freed. */
+    // NOLINTNEXTLINE(concurrency-mt-unsafe): a program calls it before it has threads
     mallopt(M_MMAP_THRESHOLD, MEM_LARGE);
 #endif
 }

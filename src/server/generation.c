@@ -240,8 +240,7 @@ static answer_call *add_call(answer *a, str name)
     strbuf_init(&call->name, mem_system(), 0);
     strbuf_init(&call->arguments, mem_system(), 0);
     a->n_calls++;
-    strbuf_add(&call->name, name.ptr, name.len);
-    return call;
+    return strbuf_add(&call->name, name.ptr, name.len) == WEFT_OK ? call : NULL;
 }
 
 /* One call was allowed, and is there: what might come behind it is not waited for. (A grammar ends
@@ -412,7 +411,8 @@ static void end_whole(generation *g)
     strbuf out;
     strbuf_init(&out, mem_system(), 0);
     g->api->end(g, &out);
-    if (out.status != WEFT_OK) {
+    /* err: the last event could not be made. */
+    if (out.status != WEFT_OK || g->err.status != WEFT_OK) {
         strbuf_deinit(&out);
         break_off(g);
         return;
@@ -504,7 +504,8 @@ static void drop_document(generation *g)
 static void prepare_work(exchange *x)
 {
     generation *g = x->state;
-    prepare_generation(g);
+    weft_status status = prepare_generation(g);
+    if (status != WEFT_OK) err_set(&g->err, status, "out of memory for the request");
     drop_document(g);
 }
 
@@ -571,8 +572,10 @@ static void read_body(generation *g)
         err_context(&g->err, "the body: ");
         return;
     }
-    if (g->api->read(g, g->doc.root, g->param, &g->err) != WEFT_OK) return;
-    asked_read_lists(&g->asked, &g->lists, g->param, &g->err);
+    status = g->api->read(g, g->doc.root, g->param, &g->err);
+    if (status == WEFT_OK) status = asked_read_lists(&g->asked, &g->lists, g->param, &g->err);
+    /* Where no sentence says what failed: nothing of it may be left out. */
+    if (status != WEFT_OK) err_set(&g->err, status, "out of memory for the request");
 }
 
 static void read_work(exchange *x)
@@ -589,6 +592,7 @@ static void make_id(generation *g)
     uint64_t b = rng_u64(a, clock_now_ns());
     snprintf(g->id, sizeof g->id, "%016llx%08llx", (unsigned long long)a,
              (unsigned long long)(b >> 32));
+    /* Another one each time, of 53 bits, so that every reader of JSON keeps them all. */
     g->asked.seed = b >> 11;
     g->created = (int64_t)time(NULL);
 }
@@ -599,6 +603,7 @@ void generation_start(exchange *x, const generation_api *api)
     void *own = api->own_bytes > 0 ? mem_alloc_zero(mem_system(), api->own_bytes) : NULL;
     if (g == NULL || (api->own_bytes > 0 && own == NULL)) {
         mem_free(mem_system(), g, sizeof *g);
+        mem_free(mem_system(), own, api->own_bytes);
         exchange_fail(x, 503, NULL, "out of memory for the request");
         return;
     }

@@ -329,7 +329,6 @@ const char *http_reason(uint32_t status)
     } REASONS[] = {
         {200, "OK"},
         {204, "No Content"},
-        {304, "Not Modified"},
         {400, "Bad Request"},
         {401, "Unauthorized"},
         {403, "Forbidden"},
@@ -338,16 +337,13 @@ const char *http_reason(uint32_t status)
         {408, "Request Timeout"},
         {411, "Length Required"},
         {413, "Content Too Large"},
-        {415, "Unsupported Media Type"},
         {417, "Expectation Failed"},
         {421, "Misdirected Request"},
-        {429, "Too Many Requests"},
         {431, "Request Header Fields Too Large"},
         {500, "Internal Server Error"},
         {501, "Not Implemented"},
         {503, "Service Unavailable"},
         {505, "HTTP Version Not Supported"},
-        {529, "Overloaded"},
     };
     for (size_t i = 0; i < COUNT_OF(REASONS); i++) {
         if (REASONS[i].status == status) return REASONS[i].reason;

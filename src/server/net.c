@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/mem.h"
 
 enum {
@@ -162,6 +163,7 @@ static void conn_write(conn *c, const char *bytes, size_t n)
 {
     if (c->closing || n == 0) return;
     if (c->n_unwritten == 0) {
+        // NOLINTNEXTLINE(performance-no-int-to-ptr): -Wcast-qual leaves no other way
         uv_buf_t buf = {.base = (char *)(uintptr_t)bytes, .len = n};
         int taken = uv_try_write((uv_stream_t *)&c->tcp, &buf, 1);
         if (taken < 0 && taken != UV_EAGAIN) {
@@ -199,6 +201,8 @@ static void write_head(strbuf *out, uint32_t minor, uint32_t status, const char 
     strbuf_printf(out, "HTTP/1.%u %u %s\r\n", minor == 0 ? 0U : 1U, status, http_reason(status));
     if (type != NULL) strbuf_printf(out, "Content-Type: %s\r\n", type);
     strbuf_add_text(out, "X-Content-Type-Options: nosniff\r\n");
+    if (status == 401) strbuf_add_text(out, "WWW-Authenticate: Bearer\r\n");
+    if (status == 503) strbuf_add_text(out, "Retry-After: 2\r\n");
 }
 
 /* The request is refused before it is an exchange. */
@@ -260,7 +264,7 @@ static void begin_exchange(conn *c)
     x->n_body = c->n_body;
     c->n_body = 0;
     x->keep_alive = x->in.keep_alive && !n->draining;
-    x->begun_ns = uv_hrtime();
+    x->begun_ns = clock_now_ns();
     c->x = x;
     c->begun = false;
     set_deadline(c);
@@ -309,9 +313,7 @@ static size_t feed_once(conn *c, const char *bytes, size_t n)
     bool whole = c->http.state == HTTP_STATE_BODY || c->http.state == HTTP_STATE_DONE;
     if (c->http.state == HTTP_STATE_BAD) {
         refuse_bad(c);
-    } else if (in_head && whole && !admit(c)) {
-        return taken;
-    } else if (whole && !fits(c)) {
+    } else if (whole && ((in_head && !admit(c)) || !fits(c))) {
         return taken;
     } else if (c->http.state == HTTP_STATE_DONE) {
         begin_exchange(c);
@@ -620,7 +622,7 @@ void exchange_respond_with(exchange *x, uint32_t status, const char *headers, co
                            str body)
 {
     strbuf out;
-    bool has_body = status != 204 && status != 304;
+    bool has_body = status != 204;
     strbuf_init(&out, mem_system(), 0);
     begin_head(x, status, has_body ? type : NULL, &out);
     strbuf_add_text(&out, headers);

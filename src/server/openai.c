@@ -82,11 +82,12 @@ void openai_write_logprobs(answer *a, strbuf *out)
 
 /* ---- forms ----------------------------------------------------------------------------------- */
 
+#define BESIDE "is beside another form that the answer must have"
+
 static weft_status set_form(generation *g, weft_grammar_kind kind, const char *name, str text,
                             char *param, weft_error *err)
 {
-    if (g->has_form)
-        return field_wrong(param, name, err, "is beside another form that the answer must have");
+    if (g->has_form) return field_wrong(param, name, err, BESIDE);
     if (text.len == 0) return field_wrong(param, name, err, "is empty");
     g->has_form = true;
     g->form_kind = kind;
@@ -141,6 +142,8 @@ static weft_status read_structured(generation *g, const json *value, char *param
     if (status != WEFT_OK) return status;
     if (json_get(value, "json_object") != NULL && !s.json_object)
         return field_wrong(param, "structured_outputs.json_object", err, "is not true");
+    if (s.json_object && g->has_form)
+        return field_wrong(param, "structured_outputs.json_object", err, BESIDE);
     if (s.json_object) {
         g->has_form = true;
         g->form_kind = WEFT_GRAMMAR_JSON;

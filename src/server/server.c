@@ -22,11 +22,7 @@ static void refuse(const server_api *api, strbuf *answer, uint32_t *status, uint
                    const char *message)
 {
     *status = with;
-    if (api != NULL) {
-        api->write_error(answer, with, NULL, message);
-    } else {
-        openai_write_error(answer, with, NULL, message);
-    }
+    server_api_write_error(api, answer, with, NULL, message);
 }
 
 /* With the head alone: nothing of a body is read for who may not ask. */
@@ -92,7 +88,7 @@ static void route_exchange(exchange *x, bool other_method)
         exchange_fail(x, 404, NULL, text);
     } else if (s->draining && (x->route->flags & ROUTE_OPEN) == 0) {
         exchange_fail(x, 503, NULL, "the server is about to end");
-    } else if (s->n_exchanges > s->options->max_requests) {
+    } else if (s->n_exchanges > s->options->max_requests && (x->route->flags & ROUTE_ALWAYS) == 0) {
         snprintf(text, sizeof text, "%u requests are under way, at most %u may be", s->n_exchanges,
                  s->options->max_requests);
         exchange_fail(x, 503, NULL, text);
@@ -125,7 +121,7 @@ static void log_exchange(const server *s, const exchange *x)
     if (s->options->log == NULL) return;
     int n = (int)(x->in.path.len < 80 ? x->in.path.len : 80);
     snprintf(line, sizeof line, "%.*s %.*s %u %.1f ms%s", (int)x->in.method.len, x->in.method.ptr,
-             n, x->in.path.ptr, x->status, (double)(uv_hrtime() - x->begun_ns) / 1e6,
+             n, x->in.path.ptr, x->status, (double)(clock_now_ns() - x->begun_ns) / 1e6,
              x->conn == NULL ? ", the client left" : "");
     s->options->log(s->options->user, line);
 }
@@ -147,7 +143,6 @@ static void ended(server *s, exchange *x)
     if (x->next != NULL) x->next->prev = x->prev;
     if (s->first == x) s->first = x->next;
     s->n_exchanges--;
-    s->n_by_class[x->status / 100 < 6 ? x->status / 100 : 0]++;
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */

@@ -46,6 +46,7 @@ static inline void request_world_begin(request_world *w, generation *g)
     strbuf_init(&g->messages, mem_system(), WEFT_CHAT_MESSAGES_BYTES);
     strbuf_init(&g->tools, mem_system(), WEFT_CHAT_TOOLS_BYTES);
     strbuf_init(&g->form, mem_system(), WEFT_CHAT_TOOLS_BYTES);
+    strbuf_init(&g->tool_name, mem_system(), 0);
 }
 
 static inline void request_world_end(generation *g)
@@ -54,6 +55,7 @@ static inline void request_world_end(generation *g)
     strbuf_deinit(&g->messages);
     strbuf_deinit(&g->tools);
     strbuf_deinit(&g->form);
+    strbuf_deinit(&g->tool_name);
 }
 
 #endif

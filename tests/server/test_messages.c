@@ -111,6 +111,30 @@ static void test_what_is_none(void **state)
     bad("[{\"role\":\"user\",\"content\":\"\",\"other\":1}]", "messages[0].other");
 }
 
+#define PART(members) "[{\"role\":\"user\",\"content\":[{" members "}]}]"
+#define CALL(members)                                                                              \
+    "[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\"" members "}]}]"
+
+/* What nobody knows is refused at every depth; what changes nothing is read over. */
+static void test_members(void **state)
+{
+    (void)state;
+    good(PART("\"type\":\"text\",\"text\":\"a\",\"cache_control\":{\"type\":\"ephemeral\"}"),
+         "[{\"role\":\"user\",\"content\":\"a\"}]");
+    bad(PART("\"type\":\"text\",\"text\":\"a\",\"other\":1"), "messages[0].content.other");
+    good(PART("\"type\":\"image_url\",\"image_url\":{\"url\":\"data:x\",\"detail\":\"low\"}"),
+         "[{\"role\":\"user\",\"content\":[{\"type\":\"image\"}]}]");
+    bad(PART("\"type\":\"image_url\",\"image_url\":{\"url\":\"data:x\",\"other\":1}"),
+        "messages[0].content.image_url.other");
+    good(CALL("},\"id\":\"1\",\"index\":0,\"type\":\"function\""),
+         "[{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"type\":\"function\",\"id\":"
+         "\"1\","
+         "\"function\":{\"name\":\"f\",\"arguments\":{}}}]}]");
+    bad(CALL("},\"other\":1"), "messages[0].tool_calls.other");
+    bad(CALL("},\"type\":\"custom\""), "messages[0].tool_calls.type");
+    bad(CALL(",\"other\":1}"), "messages[0].tool_calls.function.other");
+}
+
 #define RESULT(id) "{\"role\":\"tool\",\"content\":\"\",\"tool_call_id\":\"" id "\"}"
 #define WRITTEN(id) "{\"role\":\"tool\",\"content\":\"\",\"tool_call_id\":\"" id "\"}"
 
@@ -166,12 +190,21 @@ static void test_formats(void **state)
     format("{\"type\":\"json_schema\",\"json_schema\":{\"schema\":{\"a\":1}}}", WEFT_OK,
            "{\"a\":1}");
     format("{\"type\":\"json_schema\",\"schema\":true}", WEFT_OK, "true");
+    format("{\"type\":\"json_schema\",\"name\":\"n\",\"strict\":false,\"schema\":true}", WEFT_OK,
+           "true");
+    format("{\"type\":\"json_object\",\"schema\":{\"a\":1}}", WEFT_OK, "{\"a\":1}");
     static const char *const BAD[] = {"5",
                                       "{}",
                                       "[]",
                                       "{\"type\":5}",
                                       "{\"type\":\"x\"}",
                                       "{\"type\":\"json_schema\"}",
+                                      "{\"type\":\"text\",\"schema\":{}}",
+                                      "{\"type\":\"json_object\",\"other\":1}",
+                                      "{\"type\":\"json_schema\",\"schema\":{},"
+                                      "\"json_schema\":{\"schema\":{}}}",
+                                      "{\"type\":\"json_schema\","
+                                      "\"json_schema\":{\"schema\":{},\"other\":1}}",
                                       "{\"type\":\"json_schema\",\"json_schema\":{\"schema\":5}}"};
     for (size_t i = 0; i < sizeof BAD / sizeof *BAD; i++)
         format(BAD[i], WEFT_ARGUMENT, "response_format");
@@ -193,12 +226,52 @@ static void test_ids(void **state)
          "[{\"role\":\"user\",\"content\":\"hello\"}]");
 }
 
+static weft_status read_nested_choice(generation *g, const json *value, char *param,
+                                      weft_error *err)
+{
+    g->has_tools = true;
+    return messages_read_choice(g, value, true, param, err);
+}
+
+static weft_status read_flat_choice(generation *g, const json *value, char *param, weft_error *err)
+{
+    g->has_tools = true;
+    return messages_read_choice(g, value, false, param, err);
+}
+
+static void choice(reader read, const char *text, weft_status status, const char *expected)
+{
+    check(read, offsetof(generation, tool_name), text, status, expected);
+}
+
+static void test_choices(void **state)
+{
+    (void)state;
+    choice(read_nested_choice, "\"required\"", WEFT_OK, "");
+    choice(read_nested_choice, "{\"type\":\"function\",\"function\":{\"name\":\"f\"}}", WEFT_OK,
+           "f");
+    choice(read_flat_choice, "{\"type\":\"function\",\"name\":\"f\"}", WEFT_OK, "f");
+    static const char *const BAD[] = {"5",
+                                      "\"any\"",
+                                      "{}",
+                                      "{\"type\":\"function\"}",
+                                      "{\"type\":\"function\",\"name\":\"f\",\"other\":1}",
+                                      "{\"type\":\"function\",\"function\":{\"name\":5}}",
+                                      "{\"type\":\"function\",\"function\":{\"other\":5}}",
+                                      "{\"type\":\"custom\",\"name\":\"f\"}"};
+    for (size_t i = 0; i < sizeof BAD / sizeof *BAD; i++) {
+        choice(read_nested_choice, BAD[i], WEFT_ARGUMENT, "tool_choice");
+        choice(read_flat_choice, BAD[i], WEFT_ARGUMENT, "tool_choice");
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_shapes),  cmocka_unit_test(test_what_is_none),
         cmocka_unit_test(test_results), cmocka_unit_test(test_tools),
-        cmocka_unit_test(test_formats), cmocka_unit_test(test_ids),
+        cmocka_unit_test(test_formats), cmocka_unit_test(test_members),
+        cmocka_unit_test(test_choices), cmocka_unit_test(test_ids),
     };
     return cmocka_run_group_tests_name("server/messages", tests, open_world, close_world);
 }

@@ -186,6 +186,7 @@ static void log_line(void *user, const char *line)
 /* From the environment, when no option says. */
 static void take_key(option_texts *keys, const char *name)
 {
+    // NOLINTNEXTLINE(concurrency-mt-unsafe): before any thread is started
     const char *value = getenv(name);
     if (keys->n == 0 && value != NULL && value[0] != '\0') keys->values[keys->n++] = value;
 }

@@ -8,8 +8,9 @@
 #include "server/exchange.h"
 
 enum {
-    ROUTE_OPEN = 1, /* needs no key */
-    ROUTE_ADMIN = 2 /* of administrators */
+    ROUTE_OPEN = 1,  /* needs no key */
+    ROUTE_ADMIN = 2, /* of administrators */
+    ROUTE_ALWAYS = 4 /* answered at once, however many requests are under way */
 };
 
 struct server_route {
@@ -38,9 +39,15 @@ const server_route *server_api_find(str method, str path, const server_api **api
 /* OpenAI's form of an error, which most clients expect. */
 void openai_write_error(strbuf *out, uint32_t status, const char *param, const char *message);
 
+/* In the form of an interface; api NULL: in OpenAI's. */
+void server_api_write_error(const server_api *api, strbuf *out, uint32_t status, const char *param,
+                            const char *message);
+
 /* Answers with a failure in the form of its interface. */
 void exchange_fail(exchange *x, uint32_t status, const char *param, const char *message);
-void exchange_fail_weft(exchange *x, const weft_error *err);
+
+/* Answers with out, or with its failure, and frees it. */
+void exchange_respond_buf(exchange *x, uint32_t status, const char *type, strbuf *out);
 
 /* The status of HTTP for one of ours. */
 uint32_t http_status_of(weft_status status);

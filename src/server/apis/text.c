@@ -4,6 +4,7 @@
 #include "base/assert.h"
 #include "base/mem.h"
 #include "server/apis/api.h"
+#include "server/ids.h"
 #include "server/task.h"
 
 enum { DETOKENIZED_BYTES = 16 << 20 };
@@ -90,13 +91,14 @@ static weft_status tokenize(task *t, strbuf *out, weft_error *err)
     text_body *b = t->own;
     weft_status status;
     if (b->messages != NULL) {
-        status = task_tokenize_chat(
-            t, strbuf_text(&b->messages_text), b->tools_text.len > 0 ? b->tools_text.ptr : NULL,
-            b->generation ? 0 : WEFT_CHAT_NO_GENERATION_PROMPT, &b->ids, &b->n_ids, err);
+        status = ids_of_chat(t->model->model, strbuf_text(&b->messages_text),
+                             b->tools_text.len > 0 ? b->tools_text.ptr : NULL,
+                             b->generation ? 0 : WEFT_CHAT_NO_GENERATION_PROMPT, &b->ids, &b->n_ids,
+                             err);
     } else {
         str text = b->prompt.ptr != NULL ? b->prompt : b->content;
-        status = task_tokenize(t, text, b->specials ? WEFT_TOKENIZE_SPECIALS : 0, &b->ids,
-                               &b->n_ids, err);
+        status = ids_of_text(t->model->model, text, b->specials ? WEFT_TOKENIZE_SPECIALS : 0,
+                             &b->ids, &b->n_ids, err);
     }
     if (status != WEFT_OK) return status;
     strbuf_add_text(out, "{\"tokens\":[");
@@ -118,7 +120,7 @@ static weft_status read_detokenize(task *t, const json *body, char *param, weft_
     weft_status status = fields_read(body, "", &table, 1, param, err);
     t->model_name = b->model;
     if (status != WEFT_OK) return status;
-    return task_read_ids(b->tokens, "tokens", &b->ids, &b->n_ids, param, err);
+    return ids_read(b->tokens, "tokens", SIZE_MAX, &b->ids, &b->n_ids, param, err);
 }
 
 static weft_status add_texts(const text_body *b, weft_detokenizer *d, strbuf *text, weft_error *err)
