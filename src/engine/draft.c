@@ -274,7 +274,9 @@ weft_status draft_propose(weft_engine *e, weft_error *err)
         give_up(e, DRAFT_GRAPH_HEAD);
         err_clear(&failure);
     }
-    status = e->drafting.model != NULL ? draft_model_propose(e, &failure) : WEFT_OK;
+    status = WEFT_OK;
+    if (e->drafting.model != NULL) status = draft_model_propose(e, &failure);
+    if (e->assistant.model != NULL) status = draft_assistant_propose(e, &failure);
     if (status != WEFT_OK) {
         if (is_fatal(status, &failure, "the draft model", err)) return status;
         thread_lock_take(e->lock);
