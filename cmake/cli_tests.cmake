@@ -18,5 +18,7 @@ if(TARGET weft)
     # As the clients' own packages see it: tools/clients.sh has them.
     add_test(NAME server/clients COMMAND ${PYTHON3}
         ${CMAKE_SOURCE_DIR}/tests/server/test_clients.py $<TARGET_FILE:weft> ${CMAKE_SOURCE_DIR})
-    set_tests_properties(server/clients PROPERTIES SKIP_RETURN_CODE 77)
+    add_test(NAME page/Served COMMAND ${PYTHON3}
+        ${CMAKE_SOURCE_DIR}/tests/server/page/test_served.py $<TARGET_FILE:weft> ${CMAKE_SOURCE_DIR})
+    set_tests_properties(server/clients page/Served PROPERTIES SKIP_RETURN_CODE 77)
 endif()

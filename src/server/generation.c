@@ -102,6 +102,9 @@ static void count_end(generation *g, const answer *a)
     m->n_cached_tokens += a->n_cached;
     m->n_drafted += a->n_drafted;
     m->n_accepted += a->n_accepted;
+    if (a->n_ids > 1)
+        histogram_add(&m->each_s, METRICS_EACH_S,
+                      (double)(a->ns_last - a->ns_first) / 1e9 / (a->n_ids - 1));
     if (a->done)
         histogram_add(&m->whole_s, METRICS_WHOLE_S,
                       (double)(clock_now_ns() - g->submitted_ns) / 1e9);
@@ -234,6 +237,14 @@ static answer_call *add_call(answer *a, str name)
     return call;
 }
 
+/* One call was allowed, and is there: what might come behind it is not waited for. (A grammar ends
+ * the answer itself.) */
+static void end_early(answer *a)
+{
+    a->ends_early = true;
+    weft_cancel(a->g->model->engine, a->handle, NULL);
+}
+
 /* False: out of memory. */
 static bool keep_part(answer *a, const weft_part *part)
 {
@@ -252,6 +263,7 @@ static bool keep_part(answer *a, const weft_part *part)
         return call == NULL || strbuf_add(&call->arguments, text.ptr, text.len) == WEFT_OK;
     case WEFT_PART_CALL_END:
         if (call != NULL) call->whole = true;
+        if (call != NULL && a->g->one_call && !a->g->has_grammar) end_early(a);
         return true;
     case WEFT_PART_CALL_UNDONE:
         if (call != NULL) call->undone = true;
@@ -293,23 +305,20 @@ static bool give_text(answer *a, const char *text, size_t n)
 
 /* ---- events ---------------------------------------------------------------------------------- */
 
-static void note_time(answer *a)
+/* When tokens were sampled, not when they were polled. */
+static void note_time(answer *a, const weft_event *event)
 {
     metrics *m = &a->g->model->metrics;
-    uint64_t now = clock_now_ns();
-    if (a->first_ns == 0) {
-        a->first_ns = now;
-        histogram_add(&m->first_s, METRICS_FIRST_S, (double)(now - a->g->submitted_ns) / 1e9);
-    } else {
-        histogram_add(&m->between_s, METRICS_BETWEEN_S, (double)(now - a->last_ns) / 1e9);
-    }
-    a->last_ns = now;
+    if (a->ns_first == 0)
+        histogram_add(&m->first_s, METRICS_FIRST_S, (double)event->ns_first / 1e9);
+    a->ns_first = event->ns_first;
+    a->ns_last = event->ns_last;
     m->n_new_tokens++;
 }
 
 static bool take_token(answer *a, const weft_event *event)
 {
-    note_time(a);
+    note_time(a, event);
     return keep_logprobs(a, event) && keep_id(a, event->token) &&
            give_text(a, event->text, event->n_text);
 }
@@ -319,7 +328,7 @@ static void remember(answer *a, const weft_event *event)
 {
     const generation *g = a->g;
     uint32_t n = a->n_ids;
-    if (!g->is_chat || a->finish != WEFT_FINISH_STOP || event->stop_text >= 0) return;
+    if (!g->is_chat || event->finish != WEFT_FINISH_STOP || event->stop_text >= 0) return;
     if (event->stop_id >= 0 && n > 0 && a->ids[n - 1] == event->stop_id) n--;
     replay_key key;
     replay_key_init(&key, str_of(g->model->name), (str){strbuf_text(&a->content), a->content.len});
@@ -336,6 +345,7 @@ static bool take_done(answer *a, const weft_event *event)
 {
     generation *g = a->g;
     a->finish = event->finish;
+    if (a->ends_early && a->finish != WEFT_FINISH_ERROR) a->finish = WEFT_FINISH_STOP;
     a->stop_text = event->stop_text;
     a->n_known = event->n_known;
     a->n_cached = event->n_cached;

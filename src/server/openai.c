@@ -53,13 +53,13 @@ void openai_write_timings(const generation *g, strbuf *out)
     uint64_t last = 0;
     for (uint32_t i = 0; i < g->n_answers; i++) {
         const answer *a = &g->answers[i];
-        if (a->first_ns != 0 && (first == 0 || a->first_ns < first)) first = a->first_ns;
-        if (a->last_ns > last) last = a->last_ns;
+        if (a->ns_first != 0 && (first == 0 || a->ns_first < first)) first = a->ns_first;
+        if (a->ns_last > last) last = a->ns_last;
     }
     uint32_t n_new = generation_new_tokens(g);
     uint32_t n_read = g->n_prompt_tokens - generation_cached_tokens(g);
-    double read_ms = first == 0 ? 0.0 : (double)(first - g->submitted_ns) / 1e6;
-    double new_ms = first == 0 ? 0.0 : (double)(last - first) / 1e6;
+    double read_ms = (double)first / 1e6;
+    double new_ms = (double)(last - first) / 1e6;
     strbuf_printf(out,
                   ",\"timings\":{\"prompt_n\":%u,\"prompt_ms\":%.3f,\"prompt_per_second\":%.3f,"
                   "\"predicted_n\":%u,\"predicted_ms\":%.3f,\"predicted_per_second\":%.3f}",

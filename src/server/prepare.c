@@ -113,6 +113,7 @@ static weft_status open_chat(generation *g)
     weft_chat_info info = {.struct_size = sizeof info};
     weft_status status = weft_chat_open(g->model->model, &options, &g->chat, &g->err);
     if (status == WEFT_OK) status = weft_chat_get_info(g->chat, &info, &g->err);
+    g->has_grammar = info.has_grammar;
     if (status != WEFT_OK) return status;
     g->n_prompt_tokens = info.n_prompt;
     return count_images(g);

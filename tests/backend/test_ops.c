@@ -111,6 +111,22 @@ static void pattern_mul(model *m)
     graph_finish(g, graph_mul(g, t, graph_cols(g, t, m->width, 0, 1)));
 }
 
+/* What comes out of layers is read where an operation would take the place of its input, and where
+ * a linear layer would be fused with the add behind it; neither may be. */
+static void pattern_taps(model *m)
+{
+    graph *g = &m->g;
+    graph_id x = model_embed(m);
+    graph_id a = graph_scale(g, model_linear(m, x, m->width), 0.5F);
+    graph_tap(g, a, 0);
+    graph_id b = graph_scale(g, a, 2.0F);
+    graph_id h = model_linear(m, b, m->width);
+    graph_tap(g, h, 1);
+    graph_id y = graph_add(g, h, x);
+    graph_tap(g, y, 2);
+    graph_finish(g, model_linear(m, graph_take(g, y), MODEL_VOCAB));
+}
+
 /* Gate and up fused with their activation; the same the wrong way round, or read again, which must
  * not be. */
 static void pattern_glu(model *m)
@@ -256,6 +272,7 @@ static const struct {
     {"layer norms", pattern_layer_norms, 0.1, false},
     {"acts", pattern_acts, 0.01, false},
     {"elementwise", pattern_elementwise, 0.01, false},
+    {"taps", pattern_taps, 0.01, false},
     {"glu", pattern_glu, 0.01, false},
     {"glu is output", pattern_glu_is_output, 0.01, false},
     {"linear and add", pattern_linear_add, 0.01, false},

@@ -160,8 +160,8 @@ typedef struct histogram_row {
 static const histogram_row HISTOGRAMS[] = {
     {"vllm:time_to_first_token_seconds", "From the submit to the first token.", METRICS_FIRST_S,
      offsetof(metrics, first_s)},
-    {"vllm:inter_token_latency_seconds", "Between two tokens of an answer.", METRICS_BETWEEN_S,
-     offsetof(metrics, between_s)},
+    {"vllm:request_time_per_output_token_seconds", "Of an answer, for each token but its first.",
+     METRICS_EACH_S, offsetof(metrics, each_s)},
     {"vllm:e2e_request_latency_seconds", "From the submit to the end.", METRICS_WHOLE_S,
      offsetof(metrics, whole_s)},
 };
