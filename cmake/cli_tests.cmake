@@ -3,7 +3,8 @@ if(TARGET weft)
     add_test(NAME docs/cli COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/docs/test_docs.py
         $<TARGET_FILE:weft> ${CMAKE_SOURCE_DIR})
     # One test a class, so that a slow machine runs them side by side.
-    foreach(name Usage Failures Text Logits Run Chat Bench Selfcheck Inspect Fit Experts Eval Convert Cache)
+    foreach(name Usage Failures Text Logits Embed Run Chat Bench Selfcheck Inspect Fit Experts Eval Convert
+        Cache Serve)
         add_test(NAME cli/${name} COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/cli/test_cli.py
             $<TARGET_FILE:weft> ${CMAKE_SOURCE_DIR} ${name})
     endforeach()

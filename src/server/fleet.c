@@ -259,9 +259,20 @@ static void answer_waits(fleet_model *m, uint32_t status)
     }
 }
 
+/* Whoever started the server may not be among those who ask for the model. */
+static void note_load(const fleet_model *m)
+{
+    char line[640];
+    const server_options *o = m->fleet->options;
+    if (o->log == NULL || m->fleet->closing) return;
+    snprintf(line, sizeof line, "'%.300s' is not loaded: %s", m->name, m->error.message);
+    o->log(o->user, line);
+}
+
 /* status: of HTTP. */
 static void fail_load(fleet_model *m, uint32_t status)
 {
+    note_load(m);
     close_model(m);
     m->state = FLEET_STATE_FAILED;
     m->failed_ms = uv_now(m->fleet->loop);

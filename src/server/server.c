@@ -29,7 +29,7 @@ static void refuse(const server_api *api, strbuf *answer, uint32_t *status, uint
 static bool admit(server *s, const http_request *head, uint32_t *status, strbuf *answer)
 {
     const server_api *api;
-    bool other_method;
+    const char *other_method;
     str allow;
     const server_route *route = server_api_find(head->method, head->path, &api, &other_method);
     if (!gate_knows_host(&s->gate, head)) {
@@ -73,16 +73,30 @@ static void answer_options(exchange *x)
                           NULL, (str){"", 0});
 }
 
-static void route_exchange(exchange *x, bool other_method)
+/* The path is there for one method, and not for this one. */
+static void refuse_method(exchange *x, const char *method)
+{
+    char text[160], header[32];
+    strbuf out;
+    uint32_t status;
+    snprintf(text, sizeof text, "%.*s takes %s, not %.*s",
+             (int)(x->in.path.len < 80 ? x->in.path.len : 80), x->in.path.ptr, method,
+             (int)(x->in.method.len < 16 ? x->in.method.len : 16), x->in.method.ptr);
+    snprintf(header, sizeof header, "Allow: %s\r\n", method);
+    strbuf_init(&out, mem_system(), 0);
+    refuse(x->api, &out, &status, 405, text);
+    exchange_respond_with(x, status, header, "application/json", (str){strbuf_text(&out), out.len});
+    strbuf_deinit(&out);
+}
+
+static void route_exchange(exchange *x, const char *other_method)
 {
     server *s = x->server;
     char text[160];
     str path = x->in.path;
     int n = (int)(path.len < 80 ? path.len : 80);
-    if (x->route == NULL && other_method) {
-        snprintf(text, sizeof text, "%.*s is for another method than %.*s", n, path.ptr,
-                 (int)x->in.method.len, x->in.method.ptr);
-        exchange_fail(x, 405, NULL, text);
+    if (x->route == NULL && other_method != NULL) {
+        refuse_method(x, other_method);
     } else if (x->route == NULL) {
         snprintf(text, sizeof text, "there is nothing at %.*s", n, path.ptr);
         exchange_fail(x, 404, NULL, text);
@@ -99,7 +113,7 @@ static void route_exchange(exchange *x, bool other_method)
 
 static void handle(server *s, exchange *x)
 {
-    bool other_method;
+    const char *other_method;
     x->number = ++s->n_requests;
     x->next = s->first;
     if (s->first != NULL) s->first->prev = x;
@@ -118,7 +132,7 @@ static void handle(server *s, exchange *x)
 static void log_exchange(const server *s, const exchange *x)
 {
     char line[256];
-    if (s->options->log == NULL) return;
+    if (s->options->log == NULL || s->options->quiet) return;
     int n = (int)(x->in.path.len < 80 ? x->in.path.len : 80);
     snprintf(line, sizeof line, "%.*s %.*s %u %.1f ms%s", (int)x->in.method.len, x->in.method.ptr,
              n, x->in.path.ptr, x->status, (double)(clock_now_ns() - x->begun_ns) / 1e6,

@@ -41,6 +41,7 @@ typedef struct server_options {
     uint32_t drain_ms;     /* how long answers may take to end when the server does */
     uint32_t max_new;      /* tokens of an answer to a request that does not say; 0: all that fit */
     bool page;             /* a page to chat at / */
+    bool quiet;            /* no line for each request */
     void *user;
     void (*log)(void *user, const char *line); /* NULL: none; from the loop's thread alone */
 } server_options;

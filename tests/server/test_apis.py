@@ -645,6 +645,13 @@ class Rest(Case):
         self.assertEqual(self.ask("/stats")["models"][0]["name"], "plain")
         self.ask("/v1/nothing", status=404)
 
+    def test_other_method(self):
+        status, headers, answer = self.server.ask("/v1/chat/completions")
+        self.assertEqual((status, headers["allow"]), (405, "POST"))
+        self.assertEqual(answer["error"]["message"], "/v1/chat/completions takes POST, not GET")
+        status, headers, _ = self.server.ask("/health", {})
+        self.assertEqual((status, headers["allow"]), (405, "GET"))
+
 
 class Keys(Case):
     options = ("--api-key", "secret")

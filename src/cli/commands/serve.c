@@ -133,6 +133,9 @@ static weft_status add_model(model_list *list, const char *word, weft_error *err
     char *path = list->paths[list->n];
     weft_status status = place_find_model(given, path, err);
     if (status != WEFT_OK) return status;
+    /* Others are opened when they are asked for, and who mistyped would not see it. */
+    if (path[0] != '\0' && !io_system()->exists(io_system(), path))
+        return err_set(err, WEFT_IO, "there is no '%s'", path);
     str name = {word, named ? (size_t)(equals - word) : strlen(word)};
     if (!named && strcmp(given, path) == 0) name = last_part(name);
     if (name.len == 0 || name.len >= NAME_BYTES || path[0] == '\0')
@@ -221,7 +224,8 @@ static server_options options_of(const serve_values *v, const model_list *list)
         .drain_ms = v->drain_s * 1000,
         .max_new = v->max_new,
         .page = !v->no_page,
-        .log = v->quiet ? NULL : log_line,
+        .quiet = v->quiet,
+        .log = log_line,
     };
     o.engine.state_dir = v->state_dir;
     o.engine.state_dir_bytes = v->state_dir_bytes;

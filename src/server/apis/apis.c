@@ -28,9 +28,9 @@ static bool path_fits(str path, const char *pattern)
 }
 
 const server_route *server_api_find(str method, str path, const server_api **api,
-                                    bool *other_method)
+                                    const char **other_method)
 {
-    *other_method = false;
+    *other_method = NULL;
     *api = NULL;
     bool head = str_equal_text(method, "HEAD");
     for (uint32_t i = 0; i < N_SERVER_APIS; i++) {
@@ -41,7 +41,7 @@ const server_route *server_api_find(str method, str path, const server_api **api
             bool fits = str_equal_text(method, route->method) ||
                         (head && strcmp(route->method, "GET") == 0);
             if (fits) return route;
-            *other_method = true;
+            *other_method = route->method;
         }
     }
     return NULL;
