@@ -135,7 +135,7 @@ static inline void pattern_experts(model *m)
 
 /* What comes out of layers is read where an operation would take the place of its input, and where
  * a linear layer would be fused with the add behind it; neither may be. */
-static void pattern_taps(model *m)
+static inline void pattern_taps(model *m)
 {
     graph *g = &m->g;
     graph_id x = model_embed(m);

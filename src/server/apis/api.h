@@ -4,10 +4,10 @@
  * SERVER_API(NAME) in apis.def; the router knows its routes from there, and docs/server.md must.
  *
  * A handler that asks a model for answers or vectors is a table of generation.h; one that needs a
- * model and no answer of it, a table of task.h; any other answers by itself (exchange.h). Bodies are
- * read by rows of fields (fields.h): openai_embeddings.c, text.c and operations.c are short ones of
- * the three kinds. Its tests are in tests/server/test_apis.py; what reads a body in a way of its own is
- * called by tests/fuzz/fuzz_bodies.c, too. */
+ * model and no answer of it, a table of task.h; any other answers by itself (exchange.h). Bodies
+ * are read by rows of fields (fields.h): openai_embeddings.c, text.c and operations.c are short
+ * ones of the three kinds. Its tests are in tests/server/test_apis.py; what reads a body in a way
+ * of its own is called by tests/fuzz/fuzz_bodies.c, too. */
 #ifndef SERVER_APIS_API_H
 #define SERVER_APIS_API_H
 
