@@ -284,11 +284,6 @@ weft_status draft_propose(weft_engine *e, weft_error *err)
         thread_lock_drop(e->lock);
         err_clear(&failure);
     }
-    status = e->assistant.model != NULL ? draft_assistant_propose(e, &failure) : WEFT_OK;
-    if (status != WEFT_OK) {
-        if (is_fatal(status, &failure, "the assistant", err)) return status;
-        give_up(e, DRAFT_GRAPH_MODEL);
-    }
     for (uint32_t i = 0; i < e->batch.step.n_rows; i++) {
         batch_row *row = &e->batch.rows[i];
         constraint_forget(row->r);

@@ -1626,7 +1626,9 @@ class Serve(Case):
     def test_path(self):
         nowhere = self.folder / "nowhere"
         self.assertIn(f"there is no '{nowhere}'", self.sentence(1, "serve", nowhere))
-        self.assertIn(str(nowhere), self.sentence(1, "serve", model("draft"), f"x={nowhere}"))
+        first, second = self.first_lines(2, model("draft"), f"x={nowhere}")
+        self.assertEqual(first, f"weft: there is no '{nowhere}'\n")
+        self.assertRegex(second, r"^weft: serving draft and others at ")
 
     def test_model_that_is_none_is_said(self):
         for words in ((), ("--quiet",)):

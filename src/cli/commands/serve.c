@@ -105,7 +105,7 @@ typedef struct model_list {
     server_model models[MODELS_MOST];
     char names[MODELS_MOST][NAME_BYTES];
     char paths[MODELS_MOST][IO_PATH_BYTES];
-    uint32_t n;
+    uint32_t n, n_missing;
 } model_list;
 
 /* The last part of a path. */
@@ -121,6 +121,25 @@ static str last_part(str path)
     return path;
 }
 
+/* Where the model is. One that is nowhere is said, for who mistyped would not see it before it is
+ * asked for; the others are served all the same. false: the word is no model. */
+static bool find_model(model_list *list, const char *given, char *path, weft_error *err)
+{
+    weft_error missing = {WEFT_OK, ""};
+    weft_status status = place_find_model(given, path, &missing);
+    if (status == WEFT_OK && path[0] != '\0' && !io_system()->exists(io_system(), path))
+        status = err_set(&missing, WEFT_IO, "there is no '%s'", path);
+    if (status == WEFT_OK) return true;
+    if (status != WEFT_IO || strlen(given) >= IO_PATH_BYTES) {
+        err_set(err, status, "%s", missing.message);
+        return false;
+    }
+    memcpy(path, given, strlen(given) + 1);
+    list->n_missing++;
+    report_note("%s", missing.message);
+    return true;
+}
+
 /* "NAME=MODEL", or a model: the last part of a path is its name, and one of a hub keeps its own. */
 static weft_status add_model(model_list *list, const char *word, weft_error *err)
 {
@@ -131,11 +150,7 @@ static weft_status add_model(model_list *list, const char *word, weft_error *err
     bool named = equals != NULL && (slash == NULL || equals < slash);
     const char *given = named ? equals + 1 : word;
     char *path = list->paths[list->n];
-    weft_status status = place_find_model(given, path, err);
-    if (status != WEFT_OK) return status;
-    /* Others are opened when they are asked for, and who mistyped would not see it. */
-    if (path[0] != '\0' && !io_system()->exists(io_system(), path))
-        return err_set(err, WEFT_IO, "there is no '%s'", path);
+    if (!find_model(list, given, path, err)) return err->status;
     str name = {word, named ? (size_t)(equals - word) : strlen(word)};
     if (!named && strcmp(given, path) == 0) name = last_part(name);
     if (name.len == 0 || name.len >= NAME_BYTES || path[0] == '\0')
@@ -288,6 +303,11 @@ static int run(const void *values, const char *operand)
     if (status == WEFT_OK) status = add_model(list, operand, &err);
     for (uint32_t i = 0; i < v->models.n && status == WEFT_OK; i++)
         status = add_model(list, v->models.words[i], &err);
+    /* It was said of each. */
+    if (status == WEFT_OK && list->n_missing == list->n) {
+        mem_free(mem_system(), list, sizeof *list);
+        return EXIT_FAILED;
+    }
     int exit_status =
         status == WEFT_OK ? serve(v, list) : report_failure(&err, status == WEFT_ARGUMENT);
     mem_free(mem_system(), list, sizeof *list);
