@@ -4,9 +4,9 @@
  * Usage: bench_drafts MODEL [DRAFT_MODEL] [rounds]
  *
  * Answers are 200 tokens long, and greedy but for the first, which is drawn at a temperature of 2
- * and does not repeat itself; "one loop" does nothing else. Of each way the fastest round is
- * printed: with how many drafts, and its speed beside that without drafts. The tokens must be the
- * same in all; the program fails where they are not. */
+ * and does not repeat itself; "one loop" does nothing else; "a form" is an object of a schema.
+ * Of each way the fastest round is printed: with how many drafts, and its speed beside that without
+ * drafts. The tokens must be the same in all; the program fails where they are not. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,7 @@ enum { NEW_TOKENS = 200, PROMPT_MOST = 256, CONTEXT = 512, WAYS_MOST = 4 };
 typedef struct way {
     const char *draft; /* NULL: none */
     double seconds;    /* of the fastest round */
-    uint32_t n_drafted, n_accepted;
+    uint32_t n_tokens, n_drafted, n_accepted;
 } way;
 
 typedef struct bench {
@@ -28,6 +28,7 @@ typedef struct bench {
     way ways[WAYS_MOST];
     uint32_t n_ways, rounds;
     float temperature;
+    const weft_grammar *form; /* NULL: none */
 } bench;
 
 static double seconds(void)
@@ -47,7 +48,8 @@ static weft_status answer(const bench *b, const int32_t *prompt, uint32_t n, way
                       .n_prompt = n,
                       .max_new = NEW_TOKENS,
                       .sampling = {.temperature = b->temperature, .top_p = 1.0F},
-                      .draft = w->draft};
+                      .draft = w->draft,
+                      .grammar = b->form};
     weft_handle handle;
     uint32_t n_active = 1;
     double start = seconds();
@@ -55,9 +57,11 @@ static weft_status answer(const bench *b, const int32_t *prompt, uint32_t n, way
     while (status == WEFT_OK && n_active > 0) status = weft_step(b->engine, &n_active, err);
     double took = seconds() - start;
     weft_event event = {.struct_size = sizeof event};
+    memset(tokens, 0, NEW_TOKENS * sizeof *tokens);
     for (uint32_t i = 0; status == WEFT_OK && event.kind != WEFT_EVENT_DONE;) {
         status = weft_poll(b->engine, handle, &event, err);
         if (event.kind == WEFT_EVENT_TOKEN) tokens[i++] = event.token;
+        w->n_tokens = i;
     }
     if (status == WEFT_OK) status = weft_release(b->engine, handle, err);
     w->n_drafted = event.n_drafted;
@@ -89,11 +93,38 @@ static bool compare(bench *b, const char *label, const int32_t *prompt, uint32_t
     for (uint32_t i = 0; i < b->n_ways; i++) {
         const way *w = &b->ways[i];
         printf("%-30.30s  %-6s  %8.1f tok/s  %5.2f x", label, w->draft == NULL ? "none" : w->draft,
-               NEW_TOKENS / w->seconds, b->ways[0].seconds / w->seconds);
+               w->n_tokens / w->seconds, b->ways[0].seconds / w->seconds);
         if (w->draft != NULL) printf("  %u of %u drafts right", w->n_accepted, w->n_drafted);
         printf("\n");
     }
     return true;
+}
+
+/* An object with texts, numbers and a list: much of it is forced, and some is not. */
+static bool compare_form(bench *b)
+{
+    static const char SCHEMA[] =
+        "{\"type\":\"object\",\"properties\":{\"title\":{\"type\":\"string\",\"maxLength\":60},"
+        "\"summary\":{\"type\":\"string\",\"minLength\":80,\"maxLength\":240},"
+        "\"year\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":3000},"
+        "\"words\":{\"type\":\"array\",\"items\":{\"type\":\"string\",\"maxLength\":12},"
+        "\"minItems\":3,\"maxItems\":6}},"
+        "\"required\":[\"title\",\"summary\",\"year\",\"words\"],\"additionalProperties\":false}";
+    static const char MESSAGES[] =
+        "[{\"role\":\"user\",\"content\":\"Tell me a story about a fox called Mia.\"}]";
+    int32_t ids[PROMPT_MOST];
+    size_t n;
+    weft_grammar *form = NULL;
+    if (weft_grammar_open(b->model, WEFT_GRAMMAR_SCHEMA, SCHEMA, strlen(SCHEMA), &form, NULL) !=
+            WEFT_OK ||
+        weft_chat_tokenize(b->model, MESSAGES, NULL, 0, ids, PROMPT_MOST, &n, NULL) != WEFT_OK)
+        return true; /* the model has no texts */
+    b->form = form;
+    bool fine = compare(b, "a form", ids, (uint32_t)n);
+    b->temperature = 0.8F;
+    fine = fine && compare(b, "a form, drawn", ids, (uint32_t)n);
+    weft_grammar_close(form);
+    return fine;
 }
 
 static bool compare_all(bench *b, uint32_t n_vocab)
@@ -122,7 +153,7 @@ static bool compare_all(bench *b, uint32_t n_vocab)
             continue;
         fine = compare(b, QUESTIONS[i], ids, (uint32_t)n);
     }
-    return fine;
+    return fine && compare_form(b);
 }
 
 int main(int argc, char **argv)

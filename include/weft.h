@@ -308,13 +308,22 @@ typedef struct weft_engine_options {
      * first that is not). It runs on the same backend and threads. With expert_bytes it may have no
      * experts (UNSUPPORTED), and the head of WEFT_ENGINE_MTP neither. One that drafts for others
      * only (drafts_for) reads what the model has stored: heads and widths must be those it was made
-     * for (ARGUMENT, UNSUPPORTED). */
+     * for (ARGUMENT, UNSUPPORTED). Without one the two options that follow are ARGUMENT. */
     const weft_model *draft_model;
     const char *draft_kv; /* KV codec spec of its state; NULL: the activation type. ARGUMENT where
                              it has none: drafts_for */
     /* Budget for that state, beside memory_bytes: requests that find no room there are not drafted
      * for until there is. 0: what one sequence of context needs, or 256 MiB if that is more. */
     uint64_t draft_memory_bytes;
+    /* A folder, which must be there (IO), for what the memory for earlier requests has no more room
+     * for, and for all that is left when the engine is closed: requests find it there again, also
+     * in another process with the same model, codec and arithmetic (docs/kv.md). Several engines
+     * may share it. Opening then reads all weights once. Only its owner should be able to write to
+     * it, and to read it: what users wrote can be told from it. NULL: none. ARGUMENT with
+     * WEFT_ENGINE_NO_CACHE. */
+    const char *state_dir;
+    uint64_t state_dir_bytes; /* most that its files may take, those not used for longest give way;
+                                 0: 4 GiB */
 } weft_engine_options;
 
 enum {
@@ -352,7 +361,8 @@ enum {
     WEFT_STOP_TEXTS = 16,
     WEFT_STOP_TEXT_BYTES = 256,
     WEFT_DRY_BREAKERS = 16,
-    WEFT_TOP_LOGPROBS = 32
+    WEFT_TOP_LOGPROBS = 32,
+    WEFT_TAPS = 16
 };
 
 /* How a token is chosen; all 0: the one with the largest logit. docs/sampling.md has the formulas,
@@ -502,8 +512,9 @@ typedef struct weft_request {
     int32_t priority;
     /* After so many milliseconds since the submit it ends before the next step; 0: it does not. */
     uint32_t deadline_ms;
-    /* Tokens before which it does not end by itself: stop ids are not sampled there, and stop_texts
-     * are looked for in the text of later tokens only. At most max_new. */
+    /* Tokens before which it does not end by itself: stop ids are not sampled there, or end nothing
+     * where a grammar allows no other, and stop_texts are looked for in the text of later tokens
+     * only. At most max_new. */
     uint32_t min_new;
     uint32_t n_top; /* events carry so many of the likeliest tokens; at most WEFT_TOP_LOGPROBS */
     /* [n_stop_texts], not empty, of at most WEFT_STOP_TEXT_BYTES; copied. The answer ends with the
@@ -522,6 +533,14 @@ typedef struct weft_request {
     /* So many tokens that were not polled, and it rests until some were: a reader that is slow, or
      * gone, costs no steps. A step that drafts may add some more. 0: it never rests. */
     uint32_t max_ahead;
+    /* Layers, counted from 0 and each once, of which what comes out of them is wanted for all
+     * tokens of the prompt: [n_taps], copied. What a layer gives is what the next one begins with,
+     * before any norm; it has the same bits whatever chunks and company a step has. */
+    const uint32_t *tap_layers;
+    uint32_t n_taps; /* at most WEFT_TAPS; UNSUPPORTED for encoders */
+    /* [n_taps], each [n_prompt, n_embd]: the caller's, written until DONE was polled or
+     * weft_release has returned. */
+    float *const *taps;
 } weft_request;
 
 #define WEFT_SHOWN_IDS 64
@@ -601,6 +620,8 @@ typedef struct weft_event {
     const char *text; /* not NULL */
     /* With DONE: the id that ended it and which of stop_texts did; -1: none. */
     int32_t stop_id, stop_text;
+    /* From the submit to the first token, and to the last one so far; 0: there is none. */
+    uint64_t ns_first, ns_last;
 } weft_event;
 
 /* The next event of a request, NONE if there is none yet. */
@@ -760,12 +781,20 @@ typedef struct weft_engine_info {
     uint64_t n_experts_ahead_used;
     uint64_t expert_bytes_read;
     uint64_t draft_bytes_live, draft_bytes_budget; /* of the draft model's state */
+    /* With state_dir: times that state came from there, and tokens that needed not be forwarded for
+     * it, beside those in memory; bytes of files, now, read, and written; files that were not
+     * written, since they are larger than state_dir_bytes or a step would have taken too long; and
+     * files that were damaged, or gone, and are no more. */
+    uint64_t n_disk_hits, n_disk_tokens;
+    uint64_t disk_bytes, disk_bytes_read, disk_bytes_written;
+    uint64_t n_disk_skipped, n_disk_damaged;
 } weft_engine_info;
 
 WEFT_API weft_status weft_engine_get_info(const weft_engine *engine, weft_engine_info *info,
                                           weft_error *err);
 
-/* Forgets what is kept for requests to come. */
+/* Forgets what is kept for requests to come, in memory: it is not written to state_dir, and what is
+ * there stays. */
 WEFT_API weft_status weft_engine_drop_cache(weft_engine *engine, weft_error *err);
 
 /* Writes what the engine knows of these tokens, from their first on, to a file that another engine

@@ -9,6 +9,7 @@ fi
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 program=$1
 model=$2
+sampling=
 
 case $model in
 models/tiny | models/tiny/)
@@ -19,10 +20,15 @@ models/tiny | models/tiny/)
 smollm2)
     "$here/fetch_models.sh" build/models smollm2
     model=build/models/smollm2/SmolLM2-135M-Instruct.Q4_1.gguf
+    # The file does not say how its tokens are chosen; always the likeliest, it repeats itself.
+    sampling='--temp 0.7 --top-p 0.9 --repetition-penalty 1.1'
     ;;
 esac
 
+# The words of $sampling are options, each its own.
 if [ -t 0 ] && [ -t 1 ]; then
-    exec "$program" run "$model"
+    # shellcheck disable=SC2086
+    exec "$program" run "$model" $sampling
 fi
-exec "$program" run "$model" -p 'Tell me a story about a fox called Mia.'
+# shellcheck disable=SC2086
+exec "$program" run "$model" $sampling -n 200 -p 'Tell me a story about a fox called Mia.'

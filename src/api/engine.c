@@ -12,6 +12,7 @@ enum {
     CHUNK_MOST = 16384,
     THREADS_MOST = 256,
     DRAFTS_DEFAULT = 8,
+    STATE_GIB_DEFAULT = 4,
     IMAGE_TOKENS_DEFAULT = 1280,
     IMAGE_TOKENS_MOST = 16384,
     REQUEST_FLAGS = WEFT_REQUEST_IGNORE_STOP | WEFT_REQUEST_NO_CACHE | WEFT_REQUEST_TEXT |
@@ -52,7 +53,9 @@ static weft_status effective(const weft_engine_options *from, const struct llm *
                           .no_cache = (from->flags & WEFT_ENGINE_NO_CACHE) != 0,
                           .draft_head = (from->flags & WEFT_ENGINE_MTP) != 0,
                           .draft_kv = from->draft_kv,
-                          .draft_memory_bytes = from->draft_memory_bytes};
+                          .draft_memory_bytes = from->draft_memory_bytes,
+                          .state_dir = from->state_dir,
+                          .state_dir_bytes = from->state_dir_bytes};
     if ((from->flags & ~(uint32_t)(WEFT_ENGINE_NO_CACHE | WEFT_ENGINE_MTP)) != 0)
         return err_set(err, WEFT_ARGUMENT, "unknown flags %x", from->flags);
     if (o->n_threads == 0) o->n_threads = thread_available();
@@ -109,11 +112,24 @@ static weft_status check_drafting(const weft_model *model, const weft_model *dra
 {
     if (o->draft_head && model->model->draft.n_values == 0)
         return err_set(err, WEFT_UNSUPPORTED, "the model has no head that drafts (mtp)");
+    if (drafting == NULL && (o->draft_kv != NULL || o->draft_memory_bytes != 0))
+        return err_set(err, WEFT_ARGUMENT, "%s is given, but no draft_model",
+                       o->draft_kv != NULL ? "draft_kv" : "draft_memory_bytes");
     bool wanted = o->draft_head || drafting != NULL;
     if (wanted && o->max_drafts == 0)
         return err_set(err, WEFT_ARGUMENT, "the engine shall draft, and max_drafts is none");
     if (drafting == NULL) return WEFT_OK;
     return check_vocabulary(model->tokenizer, drafting->tokenizer, err);
+}
+
+static weft_status check_folder(engine_options *o, weft_error *err)
+{
+    if (o->state_dir == NULL && o->state_dir_bytes != 0)
+        return err_set(err, WEFT_ARGUMENT, "state_dir_bytes is given, but no state_dir");
+    if (o->state_dir != NULL && o->no_cache)
+        return err_set(err, WEFT_ARGUMENT, "state_dir is given, but nothing is kept of requests");
+    if (o->state_dir_bytes == 0) o->state_dir_bytes = (uint64_t)STATE_GIB_DEFAULT << 30;
+    return WEFT_OK;
 }
 
 /* What the caller's options come to for a model. */
@@ -133,6 +149,7 @@ static weft_status take_options(const weft_model *model, const weft_engine_optio
     o->tokenizer = model->tokenizer;
     o->tokenizer_error = &model->tokenizer_error;
     if (status == WEFT_OK) status = check_drafting(model, from.draft_model, o, err);
+    if (status == WEFT_OK) status = check_folder(o, err);
     if (status == WEFT_OK && from.draft_model != NULL) o->draft_model = from.draft_model->model;
     return status;
 }

@@ -9,6 +9,7 @@
 #define BACKEND_BACKEND_H
 
 #include <stdatomic.h>
+#include <string.h>
 
 #include "backend/kv_view.h"
 #include "base/env.h"
@@ -65,10 +66,22 @@ typedef struct backend_step {
     const kv_view *views;       /* [n_states, n_rows] */
     float *logits;              /* [n_outputs, n_vocab], or as wide as the graph's output is */
     float *hidden;              /* [n_hidden, columns of the graph's hidden states] */
+    /* [layers]: where what comes out of a layer goes, [n_tokens, columns], or NULL; NULL: nothing
+     * does. */
+    float *const *taps;
     /* Added to: numbers of keys and values that were not finite, in rows whose codec keeps finite
      * ones only. NULL: not counted. */
     _Atomic(uint64_t) *n_nonfinite;
 } backend_step;
+
+/* Tokens [first, end) of x, to where the step wants what comes out of a layer. */
+static inline void backend_tap(const backend_step *step, const graph_value *tap, const float *x,
+                               size_t first, size_t end)
+{
+    float *to = step->taps != NULL ? step->taps[tap->i[0]] : NULL;
+    size_t cols = tap->cols;
+    if (to != NULL) memcpy(to + first * cols, x + first * cols, (end - first) * cols * sizeof *to);
+}
 
 static inline graph_rows backend_step_rows(const backend_step *step)
 {

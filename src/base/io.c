@@ -63,6 +63,28 @@ static weft_status system_size(const io *files, const char *path, uint64_t *size
     return status;
 }
 
+/* A folder, a device or a pipe is no file here, and is not opened. */
+static weft_status system_stamp(const io *files, const char *path, uint64_t *size,
+                                uint64_t *touched, weft_error *err)
+{
+    (void)files;
+    struct stat st;
+    *size = *touched = 0;
+    if (stat(path, &st) != 0) return fail(err, "look at", path, errno);
+    if (!S_ISREG(st.st_mode))
+        return err_set(err, WEFT_IO, "cannot look at '%s': not a regular file", path);
+    *size = (uint64_t)st.st_size;
+    if (st.st_mtim.tv_sec > 0)
+        *touched = (uint64_t)st.st_mtim.tv_sec * 1000000000U + (uint64_t)st.st_mtim.tv_nsec;
+    return WEFT_OK;
+}
+
+static void system_touch(const io *files, const char *path)
+{
+    (void)files;
+    utimensat(AT_FDCWD, path, NULL, 0);
+}
+
 static weft_status read_all(int fd, const char *path, uint64_t offset, void *buffer, size_t n_bytes,
                             weft_error *err)
 {
@@ -435,6 +457,8 @@ static const io SYSTEM = {
     .unmap = system_unmap,
     .list = system_list,
     .is_folder = system_is_folder,
+    .stamp = system_stamp,
+    .touch = system_touch,
     .write = system_write,
     .exists = system_exists,
     .open = system_open,

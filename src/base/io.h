@@ -38,6 +38,11 @@ struct io {
     weft_status (*list)(const io *files, const char *path, const weft_allocator *allocator,
                         char **names, size_t *n_bytes, weft_error *err);
     bool (*is_folder)(const io *files, const char *path);
+    /* Of a regular file: its size, and when it was last written or touched, in nanoseconds. */
+    weft_status (*stamp)(const io *files, const char *path, uint64_t *size, uint64_t *touched,
+                         weft_error *err);
+    /* As if it had been written just now; where that cannot be, it stays as it is. */
+    void (*touch)(const io *files, const char *path);
     /* Replaces a file as a whole: temporary name in the same folder, fsync, rename. A failure
      * leaves the old file as it was. */
     weft_status (*write)(const io *files, const char *path, const void *data, size_t n_bytes,

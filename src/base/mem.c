@@ -3,11 +3,14 @@
 
 #include <stdlib.h>
 #include <string.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 #include <unistd.h>
 
 #include "base/assert.h"
 
-enum { MEM_ALIGN = 64 };
+enum { MEM_ALIGN = 64, MEM_LARGE = 256 * 1024 };
 
 /* aligned_alloc has no realloc: growth copies. Hot paths do not grow, so that is paid while
  * loading. */
@@ -66,6 +69,22 @@ void *mem_resize(const weft_allocator *allocator, void *ptr, size_t old_size, si
 void mem_free(const weft_allocator *allocator, void *ptr, size_t size)
 {
     if (ptr != NULL) allocator->resize(allocator->user, ptr, size, 0, MEM_ALIGN);
+}
+
+void mem_return_large(void)
+{
+#ifdef __GLIBC__
+    /* Otherwise it grows with the largest block that was ever freed. */
+    // NOLINTNEXTLINE(concurrency-mt-unsafe): a program calls it before it has threads
+    mallopt(M_MMAP_THRESHOLD, MEM_LARGE);
+#endif
+}
+
+void mem_trim(void)
+{
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
 }
 
 uint64_t mem_of_machine(void)

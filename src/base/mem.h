@@ -23,6 +23,13 @@ void *mem_resize(const weft_allocator *allocator, void *ptr, size_t old_size, si
 /* size as it was allocated; ptr may be NULL. */
 void mem_free(const weft_allocator *allocator, void *ptr, size_t size);
 
+/* Of the process, for programs that run for long: large blocks go back to the system as soon as
+ * they are freed. */
+void mem_return_large(void);
+
+/* What was freed goes back to the system as far as it can; takes milliseconds. */
+void mem_trim(void);
+
 /* Bytes of memory of this machine; 0: it does not say. */
 uint64_t mem_of_machine(void);
 

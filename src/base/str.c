@@ -61,6 +61,7 @@ weft_status strbuf_reserve(strbuf *buf, size_t extra)
     if (ptr == NULL) return buf->status = WEFT_NOMEM;
     buf->ptr = ptr;
     buf->capacity = capacity;
+    buf->ptr[buf->len] = '\0';
     return WEFT_OK;
 }
 

@@ -45,13 +45,19 @@ bool call_word_ends(const call_reader *r, const char *with)
     return str_ends(call_text(&r->word), with);
 }
 
+str call_trim(str text)
+{
+    while (text.len > 0 && call_is_space(text.ptr[0])) {
+        text.ptr++;
+        text.len--;
+    }
+    while (text.len > 0 && call_is_space(text.ptr[text.len - 1])) text.len--;
+    return text;
+}
+
 bool call_set_name(call_reader *r, str name)
 {
-    while (name.len > 0 && call_is_space(name.ptr[0])) {
-        name.ptr++;
-        name.len--;
-    }
-    while (name.len > 0 && call_is_space(name.ptr[name.len - 1])) name.len--;
+    name = call_trim(name);
     strbuf_clear(&r->name);
     if (strbuf_add(&r->name, name.ptr, name.len) != WEFT_OK) r->parts->failed = true;
     r->named = true;

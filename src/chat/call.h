@@ -66,6 +66,9 @@ void call_reader_deinit(call_reader *r);
 /* Before each call, and by a form before a further one. */
 void call_reader_reset(call_reader *r);
 
+/* Without white space around it. */
+str call_trim(str text);
+
 /* What forms share. Names lose white space around them. False: it can be none. */
 bool call_set_name(call_reader *r, str name);
 bool call_announce(call_reader *r);

@@ -136,10 +136,7 @@ static call_result take_value(call_reader *r)
     if (r->phase == NAME && !call_set_name(r, said)) return CALL_BAD;
     if (r->phase == ARGUMENTS_NULL) said = str_of("{}");
     if (r->phase == ARGUMENTS_NULL || r->phase == ARGUMENTS_TEXT) {
-        while (said.len > 0 && call_is_space(said.ptr[0])) {
-            said.ptr++;
-            said.len--;
-        }
+        said = call_trim(said);
         if (said.len == 0) said = str_of("{}");
         if (said.ptr[0] != '{' || !json_scan_all(said)) return CALL_BAD;
         if (strbuf_add(&r->arguments, said.ptr, said.len) != WEFT_OK) r->parts->failed = true;

@@ -27,10 +27,7 @@ static void begin(call_reader *r)
 static bool set_name(call_reader *r, str name)
 {
     const dialect_named *how = &r->dialect->named;
-    while (name.len > 0 && call_is_space(name.ptr[0])) {
-        name.ptr++;
-        name.len--;
-    }
+    name = call_trim(name);
     if (how->prefix != NULL && str_starts(name, how->prefix)) {
         name.ptr += strlen(how->prefix);
         name.len -= strlen(how->prefix);

@@ -115,11 +115,7 @@ static void add_escaped(call_reader *r, str text)
 /* A parameter that comes twice is read and left out: JSON has no name for it any more. */
 static call_result begin_value(call_reader *r, str key)
 {
-    while (key.len > 0 && call_is_space(key.ptr[0])) {
-        key.ptr++;
-        key.len--;
-    }
-    while (key.len > 0 && call_is_space(key.ptr[key.len - 1])) key.len--;
+    key = call_trim(key);
     if (key.len == 0 || memchr(key.ptr, '\0', key.len) != NULL) return CALL_BAD;
     r->has_arguments = !was_seen(r, key);
     if (r->has_arguments) {

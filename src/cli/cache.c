@@ -13,7 +13,7 @@ static bool is_folder(const char *path)
 }
 
 /* Only for the user, as the specification asks. */
-static bool make_folder(const char *path)
+bool cache_make(const char *path)
 {
     return mkdir(path, 0700) == 0 || (errno == EEXIST && is_folder(path));
 }
@@ -22,7 +22,7 @@ static bool make_folder(const char *path)
 static bool make_below(const char *base, const char *name, char folder[CACHE_FOLDER_BYTES])
 {
     int n = snprintf(folder, CACHE_FOLDER_BYTES, "%s/%s", base, name);
-    return n > 0 && n < CACHE_FOLDER_BYTES && make_folder(folder);
+    return n > 0 && n < CACHE_FOLDER_BYTES && cache_make(folder);
 }
 
 /* The specification has relative paths ignored. */
@@ -38,7 +38,7 @@ bool cache_folder(const char *model, char folder[CACHE_FOLDER_BYTES])
     char base[CACHE_FOLDER_BYTES];
     if (!is_folder(model)) return false;
     const char *caches = absolute("XDG_CACHE_HOME");
-    if (caches != NULL) return make_folder(caches) && make_below(caches, "weft", folder);
+    if (caches != NULL) return cache_make(caches) && make_below(caches, "weft", folder);
     const char *home = absolute("HOME");
     return home != NULL && make_below(home, ".cache", base) && make_below(base, "weft", folder);
 }

@@ -10,4 +10,7 @@ enum { CACHE_FOLDER_BYTES = 4096 };
  * as only those have something to keep. false: there is none. */
 bool cache_folder(const char *model, char folder[CACHE_FOLDER_BYTES]);
 
+/* A folder that only the user may read; false: it is not there, and cannot be made. */
+bool cache_make(const char *folder);
+
 #endif

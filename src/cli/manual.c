@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/mem.h"
 
 static const char OPENING[] =
@@ -23,15 +24,15 @@ static const char OPENING[] =
     "Progress\n"
     "is shown on a terminal only.\n";
 
-static const char COMMON_OPENING[] =
-    "\n"
-    "## Options of commands that compute\n"
-    "\n"
-    "`run`, `embed`, `logits`, `bench`, `eval` and `selfcheck` take them; `bench` and `eval` have "
-    "a\n`--context` of their own.\n"
-    "\n"
-    "| option | |\n"
-    "|---|---|\n";
+static const char COMMON_OPENING[] = "\n"
+                                     "## Options of commands that compute\n"
+                                     "\n";
+
+static const char COMMON_CLOSING[] = " take\n"
+                                     "them; `bench` and `eval` have a `--context` of their own.\n"
+                                     "\n"
+                                     "| option | |\n"
+                                     "|---|---|\n";
 
 static const char ALL_OPENING[] =
     "\n"
@@ -90,25 +91,23 @@ static void print_sets(const command *c, bool markdown, strbuf *out)
     }
 }
 
-static const char *verbs_of(const command *c)
+/* The command and the words that it takes. */
+static void print_words(const command *c, strbuf *out)
 {
-    return c->verbs != NULL ? c->verbs : "";
-}
-
-/* What stands behind the operand. */
-static const char *more_of(const command *c)
-{
-    if (c->second != NULL) return c->second;
-    return c->rest != NULL ? c->rest : "";
+    const char *const words[] = {c->name, c->verbs, c->operand, c->second, c->rest};
+    strbuf_add_text(out, "weft");
+    for (size_t i = 0; i < COUNT_OF(words); i++) {
+        if (words[i] != NULL && words[i][0] != '\0') strbuf_printf(out, " %s", words[i]);
+    }
 }
 
 int manual_print_command(const command *c)
 {
     strbuf out;
     strbuf_init(&out, mem_system(), 0);
-    strbuf_printf(&out, "usage: weft %s %s%s%s%s%s [options]\n\n%s\n\n", c->name, verbs_of(c),
-                  c->verbs != NULL ? " " : "", operand_of(c), more_of(c)[0] != '\0' ? " " : "",
-                  more_of(c), c->summary);
+    strbuf_add_text(&out, "usage: ");
+    print_words(c, &out);
+    strbuf_printf(&out, " [options]\n\n%s\n\n", c->summary);
     print_sets(c, false, &out);
     strbuf_printf(&out, "  %-22s  %s\n", "--help", "prints this");
     if (c->details[0] != '\0') strbuf_printf(&out, "\n%s", c->details);
@@ -117,12 +116,25 @@ int manual_print_command(const command *c)
 
 static void print_section(const command *c, strbuf *out)
 {
-    strbuf_printf(out, "\n## weft %s %s%s%s%s%s\n\n%c%s.\n\n| option | |\n|---|---|\n", c->name,
-                  verbs_of(c), c->verbs != NULL ? " " : "", c->operand,
-                  more_of(c)[0] != '\0' ? " " : "", more_of(c), c->summary[0] - ('a' - 'A'),
+    strbuf_add_text(out, "\n## ");
+    print_words(c, out);
+    strbuf_printf(out, "\n\n%c%s.\n\n| option | |\n|---|---|\n", c->summary[0] - ('a' - 'A'),
                   c->summary + 1);
     print_sets(c, true, out);
     if (c->details[0] != '\0') strbuf_printf(out, "\n%s", c->details);
+}
+
+/* "`run`, `serve` and `embed`": who takes the options of an engine. */
+static void print_who_computes(strbuf *out)
+{
+    const char *last = NULL;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < N_COMMANDS; i++) {
+        if ((COMMANDS[i]->session_sets & SESSION_ENGINE) == 0) continue;
+        if (last != NULL) strbuf_printf(out, "%s`%s`", n++ > 0 ? ", " : "", last);
+        last = COMMANDS[i]->name;
+    }
+    if (last != NULL) strbuf_printf(out, "%s`%s`", n > 0 ? " and " : "", last);
 }
 
 int manual_print_markdown(void)
@@ -132,6 +144,8 @@ int manual_print_markdown(void)
     strbuf_add_text(&out, OPENING);
     for (uint32_t i = 0; i < N_COMMANDS; i++) print_section(COMMANDS[i], &out);
     strbuf_add_text(&out, COMMON_OPENING);
+    print_who_computes(&out);
+    strbuf_add_text(&out, COMMON_CLOSING);
     for (uint32_t set = SESSION_ENGINE; set <= SESSION_CONTEXT; set <<= 1) {
         option_set options = session_options(set);
         options_print(options.rows, options.n_rows, true, &out);

@@ -119,6 +119,7 @@ static weft_status find_cached(const char *given, const hub_id *id, char *path, 
 {
     place p;
     strbuf choices;
+    char commit[HUB_COMMIT_BYTES];
     weft_error why = {WEFT_OK, ""};
     weft_status status = place_read(&p, err);
     if (status != WEFT_OK) return status;
@@ -127,7 +128,8 @@ static weft_status find_cached(const char *given, const hub_id *id, char *path, 
     status = hub_cache_find(&cache, id, path, &choices, &why);
     strbuf_deinit(&choices);
     if (status == WEFT_OK) return WEFT_OK;
-    if (status == WEFT_ARGUMENT || status == WEFT_NOMEM)
+    /* What is there and cannot be used is another thing than what is not there. */
+    if (status == WEFT_ARGUMENT || status == WEFT_NOMEM || hub_cache_commit(&cache, id, commit))
         return err_set(err, status, "%s", why.message);
     return err_set(err, WEFT_IO,
                    "there is no '%.60s', neither here nor in the hub's cache; weft pull %.60s "

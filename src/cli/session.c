@@ -139,6 +139,10 @@ weft_status session_open_engine(session *s, const session_values *values, const 
     options.chunk_tokens = plan->chunk_tokens;
     options.max_outputs = plan->max_outputs;
     if (plan->no_cache) options.flags |= WEFT_ENGINE_NO_CACHE;
+    /* What else is wrong with it the engine says. */
+    if (plan->state_dir != NULL) cache_make(plan->state_dir);
+    options.state_dir = plan->state_dir;
+    options.state_dir_bytes = plan->state_dir_bytes;
     weft_status status = take_drafter(s, values, plan->draft, plan->forced, &options, err);
     if (status == WEFT_OK) status = weft_engine_open(s->model, &options, &s->engine, err);
     s->load_ms += (double)(clock_now_ns() - start) / 1e6;

@@ -49,10 +49,12 @@ typedef struct session {
 typedef struct session_plan {
     uint32_t context; /* unless --context is there */
     uint32_t max_sequences, chunk_tokens, max_outputs;
-    uint64_t memory;   /* unless --memory is there */
-    bool no_cache;     /* requests are to be computed from their first token on */
-    const char *draft; /* --draft; NULL: no request will draft */
-    bool forced;       /* requests have grammars, which know some tokens in advance */
+    uint64_t memory;       /* unless --memory is there */
+    bool no_cache;         /* requests are to be computed from their first token on */
+    const char *draft;     /* --draft; NULL: no request will draft */
+    bool forced;           /* requests have grammars, which know some tokens in advance */
+    const char *state_dir; /* made if it is not there; NULL: none */
+    uint64_t state_dir_bytes;
 } session_plan;
 
 /* What --draft says (a name, a path of a model, "none"), as weft_request wants it; NULL: none. */

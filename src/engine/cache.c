@@ -139,24 +139,46 @@ void cache_close(weft_engine *e)
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
+bool cache_leaves(const weft_engine *e, const request *r)
+{
+    return e->prefix != NULL && r->store->config.n_cross == 0 &&
+           (r->flags & WEFT_REQUEST_NO_CACHE) == 0;
+}
+
+/* Logits of a prompt, hidden states and what layers give come from forwarding it. */
+bool cache_finds(const weft_engine *e, const request *r)
+{
+    return cache_leaves(e, r) && r->prompt_logits == NULL && r->taps.n == 0 && !embed_needs_all(r);
+}
+
+uint64_t cache_bytes_fixed(weft_engine *e, const request *r)
+{
+    if (e->prefix == NULL) return 0;
+    kv_space *space = NULL;
+    if (cache_finds(e, r)) space = kv_prefix_space(e->prefix, &r->store->config, r->salt);
+    kv_history h = request_history(r, r->n_tokens);
+    return kv_prefix_bytes_fixed(e->prefix, space, &h);
+}
+
 weft_status cache_begin(weft_engine *e, request *r, uint32_t n_positions, weft_error *err)
 {
     const weft_allocator *a = e->env.allocator;
     const kv_config *config = &r->store->config;
     r->space = NULL;
-    if (e->prefix != NULL && config->n_cross == 0 && (r->flags & WEFT_REQUEST_NO_CACHE) == 0) {
+    r->n_begun = 0;
+    draft_begin(r);
+    if (cache_leaves(e, r)) {
         r->space = kv_prefix_space(e->prefix, config, r->salt);
         if (r->space == NULL) return err_set(err, WEFT_NOMEM, "out of memory for the prefix cache");
     }
-    /* Logits of a prompt, and hidden states, come from forwarding it. */
-    if (r->space == NULL || r->prompt_logits != NULL || embed_needs_all(r))
+    if (r->space == NULL || !cache_finds(e, r))
         return kv_seq_create(a, e->pool, config, n_positions, &r->seq, err);
     kv_history h = request_history(r, r->n_tokens);
     kv_match match;
     weft_status status =
         kv_prefix_begin(e->prefix, r->space, &h, n_positions, &r->seq, &match, err);
     if (status != WEFT_OK) return status;
-    r->n_kept = match.n_usable;
+    r->n_kept = r->n_begun = match.n_usable;
     if (r->begun) return WEFT_OK;
     r->begun = true;
     r->n_known = match.n_equal;

@@ -1,8 +1,9 @@
 /* constraint.c - answers that must be something: which tokens may be sampled, and what can be known
  * of them in advance.
  *
- * Tokens are sampled from left to right and taken into the state one by one, so there is nothing to
- * take back: of drafts only those that were sampled are seen here. */
+ * Tokens are sampled from left to right and taken into the state one by one. Drafts are taken for
+ * the time in which more are made, and given back before anything is sampled. */
+#include "base/assert.h"
 #include "engine/state.h"
 
 weft_status constraint_init(const weft_engine *e, request *r, const weft_request *from,
@@ -52,7 +53,7 @@ weft_status constraint_allow(weft_engine *e, const request *r, sample_input *in,
     if (status != WEFT_OK) return status;
     leave_out(e->allowed, sample_mask_words(in->n_vocab), in->forbidden, in->n_forbidden);
     /* With IGNORE_STOP nothing is forbidden, but what ends the answer would end it. */
-    bool early = in->n_history - in->n_prompt < r->sampling.min_new;
+    bool early = in->position - in->n_prompt < r->sampling.min_new;
     if (early) leave_out_ends(e, in);
     in->n_forbidden = 0;
     in->allowed = e->allowed;
@@ -66,6 +67,31 @@ weft_status constraint_take(request *r, int32_t id, bool *ended, weft_error *err
     weft_status status = grammar_state_accept(r->constraint, id, err);
     if (status == WEFT_OK) *ended = grammar_state_ended(r->constraint);
     return status;
+}
+
+bool constraint_try(request *r, int32_t draft)
+{
+    if (r->constraint == NULL) return true;
+    if (r->draft.n_tried == GRAMMAR_ROLLBACK) return false;
+    if (grammar_state_accept(r->constraint, draft, NULL) != WEFT_OK) return false;
+    r->draft.n_tried++;
+    return true;
+}
+
+void constraint_forget(request *r)
+{
+    if (r->draft.n_tried == 0) return;
+    weft_status status = grammar_state_rollback(r->constraint, r->draft.n_tried, NULL);
+    ASSERT(status == WEFT_OK);
+    r->draft.n_tried = 0;
+}
+
+uint32_t constraint_most(request *r, const int32_t *drafts, uint32_t n)
+{
+    uint32_t most = 0;
+    while (most < n && constraint_try(r, drafts[most])) most++;
+    constraint_forget(r);
+    return most;
 }
 
 uint32_t constraint_forced(const request *r, uint32_t most, int32_t *out)

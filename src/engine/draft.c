@@ -91,17 +91,22 @@ int32_t draft_sample(weft_engine *e, const request *r, const float *logits, uint
 {
     sample s;
     weft_error ignored;
+    const request_sampling *how = &r->sampling;
+    bool early = position - r->n_prompt < how->min_new;
     err_clear(&ignored);
     /* History without the drafts before: a guess may be a little off. */
     sample_input in = {.logits = logits,
                        .n_vocab = e->model->params.n_vocab,
-                       .params = &r->sampling.params,
+                       .params = &how->params,
                        .position = position,
                        .history = r->tokens,
                        .n_history = r->n_tokens,
                        .n_prompt = r->n_prompt,
-                       .breakers = r->sampling.breakers};
-    weft_status status = sample_token(&in, &e->scratch, &s, &ignored);
+                       .forbidden = how->stop_ids,
+                       .n_forbidden = early ? how->n_stop_ids : 0,
+                       .breakers = how->breakers};
+    weft_status status = constraint_allow(e, r, &in, &ignored);
+    if (status == WEFT_OK) status = sample_token(&in, &e->scratch, &s, &ignored);
     return status == WEFT_OK ? s.id : 0;
 }
 
@@ -236,30 +241,67 @@ uint32_t draft_plan(weft_engine *e, request *r, uint32_t most, int32_t *out)
     return d->n_planned;
 }
 
-weft_status draft_fill(weft_engine *e, weft_error *err)
+/* The places that a graph was to fill keep what they have, which is a guess like any other, and
+ * nobody learns of them. */
+static void give_up(weft_engine *e, draft_graph_kind kind)
 {
-    return e->drafting.model != NULL ? draft_model_fill(e, err) : WEFT_OK;
+    for (uint32_t i = 0; i < e->n_active; i++) {
+        if (drafts_by(e->active[i], kind)) e->active[i]->draft.n_planned = 0;
+    }
+    if (kind == DRAFT_GRAPH_MODEL && e->drafting.model != NULL) draft_model_give_up(e);
+}
+
+void draft_fill(weft_engine *e)
+{
+    if (e->drafting.model == NULL) return;
+    if (draft_model_fill(e, NULL) != WEFT_OK) give_up(e, DRAFT_GRAPH_MODEL);
+}
+
+/* Whether a failure is the engine's; else it is forgotten. */
+static bool is_fatal(weft_status status, const weft_error *failure, const char *who,
+                     weft_error *err)
+{
+    if (status == WEFT_DEVICE) err_set(err, status, "%s: %s", who, failure->message);
+    return status == WEFT_DEVICE;
 }
 
 weft_status draft_propose(weft_engine *e, weft_error *err)
 {
-    weft_status status = WEFT_OK;
-    if (e->head.graph != NULL) status = draft_head_propose(e, err);
-    if (status == WEFT_OK && e->drafting.model != NULL) status = draft_model_propose(e, err);
-    if (status == WEFT_OK && e->assistant.model != NULL) status = draft_assistant_propose(e, err);
-    for (uint32_t i = 0; i < e->batch.step.n_rows && status == WEFT_OK; i++) {
+    weft_error failure = {WEFT_OK, ""};
+    weft_status status = e->head.graph != NULL ? draft_head_propose(e, &failure) : WEFT_OK;
+    if (status != WEFT_OK) {
+        if (is_fatal(status, &failure, "the head that drafts", err)) return status;
+        give_up(e, DRAFT_GRAPH_HEAD);
+        err_clear(&failure);
+    }
+    status = WEFT_OK;
+    if (e->drafting.model != NULL) status = draft_model_propose(e, &failure);
+    if (e->assistant.model != NULL) status = draft_assistant_propose(e, &failure);
+    if (status != WEFT_OK) {
+        if (is_fatal(status, &failure, "the draft model", err)) return status;
+        thread_lock_take(e->lock);
+        give_up(e, DRAFT_GRAPH_MODEL);
+        thread_lock_drop(e->lock);
+        err_clear(&failure);
+    }
+    status = e->assistant.model != NULL ? draft_assistant_propose(e, &failure) : WEFT_OK;
+    if (status != WEFT_OK) {
+        if (is_fatal(status, &failure, "the assistant", err)) return status;
+        give_up(e, DRAFT_GRAPH_MODEL);
+    }
+    for (uint32_t i = 0; i < e->batch.step.n_rows; i++) {
         batch_row *row = &e->batch.rows[i];
+        constraint_forget(row->r);
         if (row->r->draft.n_planned > 0) media_pad(e, row->drafts, row->n_drafts);
     }
-    return status;
+    return WEFT_OK;
 }
 
 /* What became of drafts, to those who ask how many pay. */
 static void learn(const weft_engine *e, const batch_row *row)
 {
     const request *r = row->r;
-    bool ours = row->n_drafts > 0 && !r->forced && r->drafter != NULL;
-    if (!ours || r->drafter->learn == NULL) return;
+    if (row->n_drafts == 0 || r->draft.n_planned == 0 || r->drafter->learn == NULL) return;
     const draft_graph *g = r->drafter->graph == DRAFT_GRAPH_HEAD ? &e->head
                            : e->assistant.model != NULL          ? &e->assistant.g
                                                                  : &e->drafting.g;
@@ -270,7 +312,19 @@ weft_status draft_follow(weft_engine *e, weft_error *err)
 {
     for (uint32_t i = 0; i < e->batch.step.n_rows; i++) learn(e, &e->batch.rows[i]);
     if (e->assistant.model != NULL) draft_assistant_follow(e);
-    return e->head.graph != NULL ? draft_head_follow(e, err) : WEFT_OK;
+    if (e->head.graph == NULL) return WEFT_OK;
+    weft_error failure = {WEFT_OK, ""};
+    weft_status status = draft_head_follow(e, &failure);
+    if (status == WEFT_OK || is_fatal(status, &failure, "the head that drafts", err)) return status;
+    /* What these sequences hold of the head is not theirs: they draft no more, and nobody begins
+     * with them. */
+    for (uint32_t i = 0; i < e->batch.step.n_rows; i++) {
+        request *r = e->batch.rows[i].r;
+        r->draft.lost = true;
+        r->draft.first_at = 0;
+        r->space = NULL;
+    }
+    return WEFT_OK;
 }
 
 void draft_commit(weft_engine *e)
@@ -288,4 +342,10 @@ void draft_end(weft_engine *e, request *r)
     if (r->draft.seq != NULL) draft_model_end(e, r);
     if (drafts_by_assistant(e, r)) r->draft.first_at = 0;
     r->draft.refused = false;
+}
+
+void draft_begin(request *r)
+{
+    r->draft.lost = false;
+    r->draft.first_at = 0;
 }

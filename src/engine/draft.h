@@ -11,6 +11,8 @@
  *                  assistant keeps the hidden state that the next ones are made of
  *   commit (lock)  draft_commit
  *
+ * What fails costs drafts and no request, unless it is the device: then the step has failed.
+ *
  * Nothing of this changes what a row gives, so no answer depends on it. What lies between fill and
  * commit runs without the lock but for what touches a pool. */
 #ifndef ENGINE_DRAFT_H
@@ -26,6 +28,7 @@ typedef struct batch_row batch_row;
 /* What drafts of a graph need of a request; the stepping thread's. */
 typedef struct request_draft {
     uint32_t n_planned; /* drafts of this step */
+    uint32_t n_tried;   /* of them, those that the answer's constraint has taken for a while */
     float *hidden;      /* [n_embd], of a head or an assistant: that its next draft is made of */
     int32_t first;      /* the first draft; of a head that behind first_at tokens, */
     uint32_t first_at;  /* 0: there is none; of an assistant, where hidden stands */
@@ -33,6 +36,7 @@ typedef struct request_draft {
     kv_space *space;
     uint32_t n_kept;
     bool refused; /* there was no room for it, and none has come free since */
+    bool lost;    /* of a head: its sequence has positions without the head's state */
 } request_draft;
 
 /* A graph beside the model's, and flat arrays of one run of it. */
@@ -103,9 +107,9 @@ const kv_layer *draft_layers(const llm *m, bool head, arena *a, uint32_t *n_laye
 /* Called with the lock held, in this order. */
 void draft_prepare(weft_engine *e);
 uint32_t draft_plan(weft_engine *e, request *r, uint32_t most, int32_t *out);
-weft_status draft_fill(weft_engine *e, weft_error *err);
+void draft_fill(weft_engine *e);
 
-/* Called without. */
+/* Called without; DEVICE or nothing. */
 weft_status draft_propose(weft_engine *e, weft_error *err);
 weft_status draft_follow(weft_engine *e, weft_error *err);
 
@@ -115,6 +119,9 @@ void draft_fail(weft_engine *e);
 
 /* Gives up what a request that ends has. Called with the lock held, outside of a run. */
 void draft_end(weft_engine *e, request *r);
+
+/* A request's sequence is about to begin. */
+void draft_begin(request *r);
 
 /* What is said of them; draft_info is called with the lock held. */
 void draft_info(const weft_engine *e, weft_engine_info *info);
@@ -133,8 +140,8 @@ void draft_graph_begin(draft_graph *g);
 uint32_t draft_graph_add(draft_graph *g, request *r, uint32_t n, bool draws);
 weft_status draft_graph_run(weft_engine *e, draft_graph *g, weft_error *err);
 
-/* What the request would sample from such logits at a position; 0, a guess like any other, where
- * they are no numbers. */
+/* What the request would sample from such logits at a position, behind the drafts that were tried;
+ * 0, a guess like any other, where they are no numbers. */
 int32_t draft_sample(weft_engine *e, const request *r, const float *logits, uint32_t position);
 
 /* The part of a row's drafts that was right. */
@@ -146,6 +153,7 @@ void draft_model_prepare(weft_engine *e);
 uint32_t draft_model_plan(draft_model *d, request *r, uint32_t most);
 weft_status draft_model_fill(weft_engine *e, weft_error *err);
 weft_status draft_model_propose(weft_engine *e, weft_error *err);
+void draft_model_give_up(weft_engine *e);
 void draft_model_commit(weft_engine *e);
 void draft_model_end(weft_engine *e, request *r);
 

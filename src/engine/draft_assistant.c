@@ -92,6 +92,7 @@ static void add_row(weft_engine *e, const batch_row *row, uint32_t i)
     uint32_t at = draft_graph_add(g, r, 1, true);
     float *feed = g->feed + (size_t)at * g->n_feed;
     ASSERT(r->seq->len > 0 && r->seq->len + 1 == r->n_tokens);
+    if (i > 0) constraint_try(r, row->drafts[i - 1]);
     g->positions[at] = r->seq->len - 1;
     assistant_embed(e->model, i == 0 ? r->tokens[r->n_tokens - 1] : row->drafts[i - 1], feed);
     memcpy(feed + n_embd, r->draft.hidden, n_embd * sizeof *feed);

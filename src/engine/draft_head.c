@@ -68,6 +68,7 @@ static weft_status make_next(weft_engine *e, uint32_t i, weft_error *err)
     for (uint32_t k = 0; k < b->step.n_rows; k++) {
         const batch_row *row = &b->rows[k];
         if (!forwards(row, i)) continue;
+        constraint_try(row->r, row->drafts[i]);
         uint32_t at = draft_graph_add(g, row->r, 1, true);
         g->ids[at] = row->drafts[i];
         g->positions[at] = row->r->seq->len + i;
@@ -108,7 +109,7 @@ static bool draws(const weft_engine *e, const batch_row *row, uint32_t n)
 {
     const request *r = row->r;
     bool decodes = row->finish == WEFT_FINISH_NONE && r->seq->len + n + 1 == r->n_tokens;
-    return is_ours(r) && decodes && r->n_tokens > r->n_prompt &&
+    return is_ours(r) && !r->draft.lost && decodes && r->n_tokens > r->n_prompt &&
            r->drafter->length(r->draft_state, r->n_tokens, e->head.cost, 1) > 0;
 }
 

@@ -299,6 +299,7 @@ static weft_status make_next(weft_engine *e, uint32_t i, weft_error *err)
     for (uint32_t k = 0; k < d->txn.n_rows; k++) {
         if (!forwards(d, k, i)) continue;
         const batch_row *row = d->places[k];
+        constraint_try(row->r, row->drafts[i]);
         uint32_t at = draft_graph_add(g, row->r, 1, true);
         g->ids[at] = row->drafts[i];
         g->positions[at] = row->r->n_tokens + i;
@@ -351,6 +352,12 @@ weft_status draft_model_propose(weft_engine *e, weft_error *err)
         if (d->g.step.n_rows == 0) break;
     }
     return status;
+}
+
+void draft_model_give_up(weft_engine *e)
+{
+    kv_txn_rollback(&e->drafting.txn);
+    draft_graph_begin(&e->drafting.g);
 }
 
 /* Drafts that were right are tokens now, and their state is what forwarding them gives (docs/

@@ -155,6 +155,9 @@ static weft_status open_batch(weft_engine *e, weft_error *err)
     e->active = arena_array(a, o->max_sequences, sizeof(request *));
     b->logits = matrix(a, n_outputs, n_vocab);
     b->hidden = matrix(a, n_hidden, m->params.n_embd);
+    // NOLINTNEXTLINE(bugprone-sizeof-expression): an array of pointers
+    b->taps = arena_array(a, m->params.n_layers, sizeof *b->taps);
+    for (uint32_t i = 0; b->taps != NULL && i < m->params.n_layers; i++) b->taps[i] = NULL;
     e->scratch.ids = arena_array(a, n_vocab, sizeof *e->scratch.ids);
     e->scratch.logits = arena_array(a, n_vocab, sizeof *e->scratch.logits);
     e->scratch.adjusted = arena_array(a, n_vocab, sizeof *e->scratch.adjusted);
@@ -164,7 +167,7 @@ static weft_status open_batch(weft_engine *e, weft_error *err)
     bool ok =
         b->ids && b->positions && b->row_starts && b->outputs && b->views && b->txn_rows && b->keep;
     ok = ok && b->hidden_of && b->hidden && (b->highest || !m->params.sees_all);
-    ok = ok && b->rows && e->active && b->logits && e->scratch.ids && e->scratch.logits;
+    ok = ok && b->taps && b->rows && e->active && b->logits && e->scratch.ids && e->scratch.logits;
     if (!ok || !e->scratch.adjusted || !e->scratch.counts || !e->scratch.repeats || !e->allowed) {
         return err_set(err, WEFT_NOMEM,
                        "out of memory for steps of %u tokens and %u rows of logits", n_tokens,
@@ -192,6 +195,7 @@ weft_status engine_open(const llm *m, const engine_options *options, weft_engine
     if (status == WEFT_OK) status = open_kv(e, err);
     if (status == WEFT_OK) status = open_batch(e, err);
     if (status == WEFT_OK) status = draft_open(e, err);
+    if (status == WEFT_OK) status = disk_open(e, err);
     if (status != WEFT_OK) {
         engine_close(e);
         return status;
@@ -203,7 +207,9 @@ weft_status engine_open(const llm *m, const engine_options *options, weft_engine
 void engine_close(weft_engine *e)
 {
     if (e == NULL) return;
+    disk_close_begin(e);
     queue_close(e);
+    disk_close(e);
     cache_close(e);
     kv_pool_destroy(e->pool);
     if (e->backend != NULL) {
@@ -212,6 +218,7 @@ void engine_close(weft_engine *e)
         e->api->plan_free(e->backend, e->plan);
         e->api->close(e->backend);
     }
+    taps_close(e);
     thread_lock_destroy(e->lock);
     arena_deinit(&e->arena);
     mem_free(e->env.allocator, e, sizeof *e);
@@ -290,6 +297,7 @@ void engine_info(const weft_engine *e, weft_engine_info *info)
     info->ns_runs = e->ns_runs;
     info->ns_samples = e->ns_samples;
     draft_info(e, info);
+    disk_info(e, info);
     info->n_drafted = e->n_drafted;
     info->n_accepted = e->n_accepted;
     info->n_kv_nonfinite = atomic_load_explicit(&e->n_nonfinite, memory_order_relaxed);
@@ -333,6 +341,7 @@ weft_status engine_image_info(const weft_engine *e, uint32_t width, uint32_t hei
 void engine_drop_cache(weft_engine *e)
 {
     thread_lock_take(e->lock);
+    if (e->prefix != NULL && e->disk.env != NULL) kv_disk_drop(&e->disk);
     if (e->prefix != NULL) kv_prefix_clear(e->prefix);
     if (e->drafting.prefix != NULL) kv_prefix_clear(e->drafting.prefix);
     thread_lock_drop(e->lock);

@@ -27,6 +27,8 @@ typedef struct engine_options {
     const llm *draft_model; /* borrowed; NULL: none */
     const char *draft_kv;   /* as kv, of its state; NULL: dense */
     uint64_t draft_memory_bytes; /* 0: as weft.h says */
+    const char *state_dir;       /* borrowed until it is open; NULL: none */
+    uint64_t state_dir_bytes;    /* as weft.h says */
 } engine_options;
 
 /* What experts take, streamed; all zero where a model has none. */

@@ -31,7 +31,7 @@ static weft_status numerics_id(const weft_engine *e, unsigned char digest[STATE_
 }
 
 /* All weights are read for it, once, and not before somebody asks for a file. */
-static weft_status know_origin(weft_engine *e, weft_error *err)
+weft_status files_know_origin(weft_engine *e, weft_error *err)
 {
     kv_origin origin;
     if (e->has_origin) return WEFT_OK;
@@ -55,7 +55,7 @@ static weft_status find_space(weft_engine *e, kv_space **space, weft_error *err)
                        "the engine keeps no state of requests that have ended");
     }
     if (e->stepping) return err_set(err, WEFT_ARGUMENT, "another thread is stepping this engine");
-    weft_status status = know_origin(e, err);
+    weft_status status = files_know_origin(e, err);
     if (status == WEFT_OK) status = cache_store(e, NULL, &store, err);
     if (status != WEFT_OK) return status;
     if (store->config.n_cross > 0) {

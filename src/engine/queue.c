@@ -135,6 +135,7 @@ void request_end(weft_engine *e, request *r, weft_finish finish, const weft_erro
     if (r->phase == REQUEST_ACTIVE) remove_active(e, r);
     if (r->phase == REQUEST_WAITING) unlink_waiting(e, r);
     draft_end(e, r);
+    disk_end(e, r);
     cache_end(e, r);
     r->phase = REQUEST_DONE;
     r->finish = finish;
@@ -195,7 +196,8 @@ void queue_free_released(weft_engine *e)
  * handed out once, and images are encoded once. */
 static bool can_pause(const request *r)
 {
-    return r->prompt_logits == NULL && r->embedding.to == NULL && r->media.n_images == 0;
+    return r->prompt_logits == NULL && r->embedding.to == NULL && r->media.n_images == 0 &&
+           r->taps.n == 0;
 }
 
 static uint32_t positions_with(const request *r, uint32_t more)
@@ -211,6 +213,7 @@ static void pause_request(weft_engine *e, request *r)
     draft_end(e, r);
     cache_end(e, r);
     link_waiting(e, r);
+    r->looked = false;
     r->n_paused++;
     e->n_paused++;
 }
@@ -243,17 +246,28 @@ static request *last_behind(const weft_engine *e, uint32_t i, const request *r)
     return NULL;
 }
 
-/* Whether r would find room for n positions if all who give way were paused. */
-static bool could_have(const weft_engine *e, const request *r, uint32_t n)
+/* What those who give way to r were lent: as if it had been given back, and as it is. */
+static void regard_lent(weft_engine *e, const request *r, bool lent)
+{
+    for (uint32_t i = 0; i < e->n_active; i++) {
+        if (gives_way(e->active[i], r)) kv_prefix_regard(e->prefix, e->active[i]->seq, lent);
+    }
+}
+
+/* Whether r would find room for n positions if all who give way were paused: beside what others
+ * were promised, and what the cache lent them, once for all. Of that r would be lent a part. */
+static bool could_have(weft_engine *e, const request *r, uint32_t n)
 {
     uint64_t bytes = kv_config_bytes(&r->store->config, n);
     bool any = false;
     for (uint32_t i = 0; i < e->n_active; i++) {
-        const request *a = e->active[i];
-        bool stays = !gives_way(a, r);
-        if (stays) bytes += kv_config_bytes(&a->store->config, a->seq->limit);
+        bool stays = !gives_way(e->active[i], r);
+        if (stays) bytes += kv_seq_bytes(e->active[i]->seq);
         any = any || !stays;
     }
+    regard_lent(e, r, false);
+    bytes += cache_bytes_fixed(e, r);
+    regard_lent(e, r, true);
     return any && bytes <= kv_pool_budget(e->pool);
 }
 
@@ -291,10 +305,11 @@ static uint32_t n_shared(const request *a, const request *b)
     return n;
 }
 
+/* Whether b finds what a leaves. */
 static bool shares_state(const request *a, const request *b)
 {
-    return a->store == b->store && a->salt == b->salt &&
-           ((a->flags | b->flags) & WEFT_REQUEST_NO_CACHE) == 0 && can_pause(a) && can_pause(b);
+    return a->store == b->store && a->salt == b->salt && a->space != NULL &&
+           (b->flags & WEFT_REQUEST_NO_CACHE) == 0 && can_pause(a) && can_pause(b);
 }
 
 /* Whether the prompt is being read for another request, and is had sooner from there: it waits no
@@ -308,7 +323,7 @@ static bool waits_for_prompt(const weft_engine *e, const request *r)
             continue;
         uint32_t n = n_shared(a, r);
         uint32_t left = a->n_prompt - a->seq->len;
-        if (n >= a->n_cached + SHARED_TOKENS && n - a->n_cached >= left) return true;
+        if (n >= a->n_begun + SHARED_TOKENS && n - a->n_begun >= left) return true;
     }
     return false;
 }
@@ -329,18 +344,19 @@ static request *choose(weft_engine *e)
 
 static weft_status begin(weft_engine *e, request *r, weft_error *err)
 {
-    weft_status status = cache_begin(e, r, r->n_positions, err);
-    if (status != WEFT_LIMIT) return status;
+    bool later;
+    weft_status status = disk_begin(e, r, r->n_positions, &later, err);
+    if (status != WEFT_LIMIT || later) return status;
     uint32_t n = positions_with(r, ADMIT_TOKENS);
     shrink_promises(e);
     err_clear(err);
-    status = cache_begin(e, r, n, err);
-    if (status != WEFT_LIMIT || !could_have(e, r, n)) return status;
+    status = disk_begin(e, r, n, &later, err);
+    if (status != WEFT_LIMIT || later || !could_have(e, r, n)) return status;
     request *last = last_behind(e, 0, r);
-    while (status == WEFT_LIMIT && last != NULL) {
+    while (status == WEFT_LIMIT && !later && last != NULL) {
         pause_request(e, last);
         err_clear(err);
-        status = cache_begin(e, r, n, err);
+        status = disk_begin(e, r, n, &later, err);
         last = last_behind(e, 0, r);
     }
     return status;
@@ -356,6 +372,10 @@ static void admit(weft_engine *e)
         if (r == NULL) return;
         request *last = full ? last_behind(e, 0, r) : NULL;
         if (full && last == NULL) return;
+        if (disk_fetches(e, r)) {
+            r->passed = e->n_steps;
+            continue;
+        }
         if (full) shrink_promises(e);
         if (full && !could_have(e, r, positions_with(r, ADMIT_TOKENS))) return;
         if (full) pause_request(e, last);
@@ -377,6 +397,7 @@ void queue_prepare(weft_engine *e)
 {
     e->n_steps++;
     end_some(e);
+    disk_step(e);
     sort_active(e);
     grow_all(e);
     admit(e);

@@ -52,6 +52,7 @@ static weft_status check_request(const weft_engine *e, const weft_request *r, ui
     weft_status status = sampling_check_request(e, r, err);
     if (status == WEFT_OK) status = text_check(e, r, err);
     if (status == WEFT_OK) status = embed_check(e, r, err);
+    if (status == WEFT_OK) status = taps_check(e, r, err);
     if (status == WEFT_OK && r->draft != NULL && e->options.max_drafts == 0) {
         return err_set(err, WEFT_ARGUMENT, "draft is '%.40s', the engine was opened for no drafts",
                        r->draft);
@@ -138,10 +139,13 @@ static request *request_create(const weft_engine *e, const weft_request *from, m
     r->flags = from->flags;
     r->salt = from->cache_salt;
     r->priority = from->priority;
-    if (from->deadline_ms > 0) r->deadline = clock_now_ns() + (uint64_t)from->deadline_ms * 1000000;
+    r->ns_submitted = clock_now_ns();
+    if (from->deadline_ms > 0)
+        r->deadline = r->ns_submitted + (uint64_t)from->deadline_ms * 1000000;
     r->prompt_logits = from->prompt_logits;
     r->new_logits = from->new_logits;
     r->logits_rows = from->prompt_logits_rows;
+    taps_init(r, from);
     r->tokens = mem_alloc(a, token_bytes(r));
     r->media_keys = r->media.n_images > 0 ? mem_alloc_zero(a, key_bytes(r)) : NULL;
     r->logprobs = mem_alloc(a, r->max_new * sizeof(float));
@@ -205,6 +209,7 @@ static weft_status submit(weft_engine *e, const weft_request *from, const engine
     thread_lock_take(e->lock);
     status = choose_store(e, from, r, err);
     if (status == WEFT_OK && r->media.n_images > 0) status = media_open(e, err);
+    if (status == WEFT_OK) status = taps_open(e, r, err);
     if (status == WEFT_OK) status = queue_reserve(e, err);
     if (status == WEFT_OK) {
         queue_add(e, r);
@@ -297,6 +302,8 @@ weft_status engine_poll(weft_engine *e, weft_handle handle, weft_event *event, w
         event->n_cached = r->n_cached;
         event->n_known = r->n_known;
         event->cache_limit = r->cache_limit;
+        event->ns_first = r->ns_first;
+        event->ns_last = r->ns_last;
     }
     thread_lock_drop(e->lock);
     if (r == NULL) return unknown_handle(handle, err);

@@ -7,14 +7,16 @@
 #include "engine/engine.h"
 #include "engine/media.h"
 #include "engine/stops.h"
+#include "kv/disk.h"
 #include "kv/persist.h"
 #include "sample/chain.h"
 #include "tokenizer/detok.h"
 
 typedef enum request_phase { REQUEST_WAITING, REQUEST_ACTIVE, REQUEST_DONE } request_phase;
 
-/* Specs that requests of one engine may name. */
-enum { ENGINE_STORES = 16 };
+/* Specs that requests of one engine may name; requests whose state is fetched from a folder at a
+ * time. */
+enum { ENGINE_STORES = 16, ENGINE_FETCHES = 4 };
 
 /* What requests that name one spec store in. */
 typedef struct engine_store {
@@ -34,6 +36,13 @@ typedef struct request_embedding {
     weft_pooling pooling;
     bool normalize, ready, polled;
 } request_embedding;
+
+/* What a request wants of layers: the caller's memory for each. */
+typedef struct request_taps {
+    uint32_t n;
+    uint32_t layers[WEFT_TAPS];
+    float *to[WEFT_TAPS]; /* [n_prompt, n_embd] */
+} request_taps;
 
 /* How a request's tokens are chosen. */
 typedef struct request_sampling {
@@ -75,9 +84,11 @@ struct request {
     weft_handle handle;
     uint64_t number; /* in order of submission */
     int32_t priority;
-    uint64_t deadline;        /* of clock_now_ns(); 0: none */
-    uint64_t n_idle;          /* steps it had no part in */
-    uint64_t stepped, passed; /* the last step it had a part in, and that it let others pass in */
+    uint64_t deadline;          /* of clock_now_ns(); 0: none */
+    uint64_t ns_submitted;      /* likewise */
+    uint64_t ns_first, ns_last; /* from there to its first and last token; 0: none */
+    uint64_t n_idle;            /* steps it had no part in */
+    uint64_t stepped, passed;   /* the last step it had a part in, and that it let others pass in */
     uint32_t n_paused;
     request_phase phase;
     int32_t *tokens; /* [n_prompt + max_new]: the prompt, then what was sampled */
@@ -93,6 +104,7 @@ struct request {
     uint32_t logits_rows;              /* of prompt_logits when it comes in pieces; else 0 */
     uint32_t piece_first, piece_rows;  /* of the piece that lies there; piece_rows 0: none */
     bool piece_polled;
+    request_taps taps;
     media media;
     uint64_t *media_keys; /* [n_prompt + max_new], 0 where the id says it all; NULL: no images */
     request_embedding embedding;
@@ -100,8 +112,10 @@ struct request {
     uint64_t salt;
     kv_space *space;            /* NULL: it neither finds nor leaves anything */
     kv_seq *seq;                /* while active; only the stepping thread looks inside */
+    bool looked;                /* for its state in the folder, since it waits */
     bool begun;                 /* once */
     uint32_t n_known, n_cached; /* positions that were known, and those it began with */
+    uint32_t n_begun;           /* what its sequence began with, the last time */
     uint32_t n_kept;            /* of the last boundary */
     weft_cache_limit cache_limit;
     const engine_drafter *drafter; /* NULL: nothing is proposed */
@@ -110,7 +124,6 @@ struct request {
     request_draft draft;
     uint32_t n_drafted, n_accepted; /* drafts that steps verified, and those that were right */
     grammar_state *constraint;      /* what the answer must be; NULL: anything */
-    bool forced;                    /* drafts of this step are what it leaves */
     weft_finish finish;
     weft_error error;
     bool done_polled, cancelled, released;
@@ -161,8 +174,15 @@ typedef struct batch {
     batch_row *rows;      /* [n_rows] */
     float *logits;        /* [n_outputs, n_vocab] */
     float *hidden;        /* [n_hidden, n_embd] */
+    float **taps;         /* [n_layers], [n_tokens, n_embd] where a request ever wanted it */
     backend_limits limits;
 } batch;
+
+/* State on its way from the folder. */
+typedef struct engine_fetch {
+    request *r; /* NULL: none */
+    kv_fetch fetch;
+} engine_fetch;
 
 struct weft_engine {
     env env;
@@ -177,6 +197,8 @@ struct weft_engine {
     kv_prefix *prefix; /* NULL: no cache */
     kv_files files;    /* guarded by the lock, as the next; nothing before has_origin */
     bool has_origin;
+    kv_disk disk; /* without env: there is no folder; guarded by the lock, as the next */
+    engine_fetch fetches[ENGINE_FETCHES];
     kv_txn txn;
     batch batch;
     draft_graph head;     /* of the model's own, without a graph where there is none */
@@ -248,6 +270,20 @@ uint32_t verify_propose(weft_engine *e, request *r, uint32_t most, int32_t *out)
  * least 1. Touches no sequence. Called with the lock held. */
 uint32_t verify_row(weft_engine *e, batch_row *row, const float *logits);
 
+/* Whether layers can be tapped so. */
+weft_status taps_check(const weft_engine *e, const weft_request *from, weft_error *err);
+void taps_init(request *r, const weft_request *from);
+
+/* Memory for what steps give of them, once. Called with the lock held. */
+weft_status taps_open(weft_engine *e, const request *r, weft_error *err);
+void taps_close(weft_engine *e);
+
+/* What the coming step is to give. Called with the lock held, as the next. */
+void taps_lay_out(weft_engine *e);
+
+/* What it gave of the n tokens of a row of the batch, to the caller. */
+void taps_take(const weft_engine *e, uint32_t row_i, uint32_t n);
+
 /* Whether tokens can be chosen so. */
 weft_status sampling_check_request(const weft_engine *e, const weft_request *from, weft_error *err);
 
@@ -290,11 +326,19 @@ weft_status constraint_init(const weft_engine *e, request *r, const weft_request
                             weft_error *err);
 void constraint_deinit(request *r);
 
-/* What may be sampled now: sets in->allowed. Called with the lock held. */
+/* What may be sampled now: sets in->allowed. By the stepping thread. */
 weft_status constraint_allow(weft_engine *e, const request *r, sample_input *in, weft_error *err);
 
 /* A token that was sampled; *ended: it ends what the answer must be. */
 weft_status constraint_take(request *r, int32_t id, bool *ended, weft_error *err);
+
+/* How many of n drafts the answer could go on with: it takes no other. */
+uint32_t constraint_most(request *r, const int32_t *drafts, uint32_t n);
+
+/* A draft is taken for a while, so that the next is made with it in mind; false: it cannot be. All
+ * that were are given back. By the stepping thread. */
+bool constraint_try(request *r, int32_t draft);
+void constraint_forget(request *r);
 
 /* Up to most tokens that are likely to follow because there is little else. */
 uint32_t constraint_forced(const request *r, uint32_t most, int32_t *out);
@@ -326,6 +370,10 @@ weft_status cache_spec(const llm *m, const engine_options *o, const char *kv, kv
 weft_status cache_config(const llm *m, const engine_options *o, const kv_spec *spec, arena *a,
                          kv_config *config, weft_error *err);
 
+/* Bytes of the budget that the cache keeps whatever is evicted, beside what it would lend r of
+ * them. */
+uint64_t cache_bytes_fixed(weft_engine *e, const request *r);
+
 /* What a spec is stored in, made if need be; kv NULL: the engine's. ARGUMENT and UNSUPPORTED as
  * kv/spec.h says, LIMIT where there are too many. Called with the lock held. */
 weft_status cache_store(weft_engine *e, const char *kv, const engine_store **store,
@@ -333,6 +381,35 @@ weft_status cache_store(weft_engine *e, const char *kv, const engine_store **sto
 
 /* Gives all of it back; every request is gone. */
 void cache_close(weft_engine *e);
+
+/* Whether the request may begin with what others left; and whether it leaves something. */
+bool cache_finds(const weft_engine *e, const request *r);
+bool cache_leaves(const weft_engine *e, const request *r);
+
+/* Whose files are whose: all weights are read for it, once. */
+weft_status files_know_origin(weft_engine *e, weft_error *err);
+
+/* The folder that the options name, if any. */
+weft_status disk_open(weft_engine *e, weft_error *err);
+
+/* disk_close_begin comes before requests are ended. */
+void disk_close_begin(weft_engine *e);
+void disk_close(weft_engine *e);
+
+/* Called with the lock held, as those that follow: goes on with what is fetched. */
+void disk_step(weft_engine *e);
+
+/* Whether the request is to wait for its state from the folder; looks for it there once. */
+bool disk_fetches(weft_engine *e, request *r);
+
+/* Gives up what is fetched for it. */
+void disk_end(weft_engine *e, const request *r);
+
+/* cache_begin; *later: what is in the way is being written, and gives way in a later step. */
+weft_status disk_begin(weft_engine *e, request *r, uint32_t n_positions, bool *later,
+                       weft_error *err);
+
+void disk_info(const weft_engine *e, weft_engine_info *info);
 
 /* r->seq for n_positions, with what is known of its tokens. As kv_seq_create. */
 weft_status cache_begin(weft_engine *e, request *r, uint32_t n_positions, weft_error *err);

@@ -7,6 +7,7 @@
  * without drafts, whatever was proposed (KV-38). */
 #include <string.h>
 
+#include "base/clock.h"
 #include "engine/state.h"
 
 uint32_t verify_propose(weft_engine *e, request *r, uint32_t most, int32_t *out)
@@ -22,15 +23,14 @@ uint32_t verify_propose(weft_engine *e, request *r, uint32_t most, int32_t *out)
     if (most > promised) most = promised;
     if (most == 0) return 0;
     uint32_t n_forced = constraint_forced(r, most, out);
-    r->forced = n_forced > 0;
-    if (r->forced || r->drafter == NULL) return n_forced;
+    if (n_forced > 0 || r->drafter == NULL) return n_forced;
     if (r->drafter->propose == NULL) return draft_plan(e, r, most, out);
     uint32_t n = r->drafter->propose(r->draft_state, r->tokens, r->n_tokens, most, out);
     if (n > most) n = most;
     for (uint32_t i = 0; i < n; i++) {
-        if (out[i] < 0 || (uint32_t)out[i] >= e->model->params.n_vocab) return i;
+        if (out[i] < 0 || (uint32_t)out[i] >= e->model->params.n_vocab) n = i;
     }
-    return n;
+    return constraint_most(r, out, n);
 }
 
 /* What the request comes to by its next token, which is sampled and added. */
@@ -45,10 +45,13 @@ static weft_finish sample_next(weft_engine *e, request *r, const float *logits)
     bool ended;
     if (sampling_next(e, r, logits, &s, &r->error) != WEFT_OK) return WEFT_FINISH_ERROR;
     if (constraint_take(r, s.id, &ended, &r->error) != WEFT_OK) return WEFT_FINISH_ERROR;
+    r->ns_last = clock_now_ns() - r->ns_submitted;
+    if (new_i == 0) r->ns_first = r->ns_last;
     r->tokens[r->n_tokens++] = s.id;
     r->logprobs[new_i] = s.logprob;
     weft_finish finish = new_i + 1 == r->max_new ? WEFT_FINISH_LENGTH : WEFT_FINISH_NONE;
-    if (ended || sampling_stops(r, s.id)) {
+    /* Before min_new one is sampled only where a grammar leaves nothing else, and goes on. */
+    if (ended || (new_i >= r->sampling.min_new && sampling_stops(r, s.id))) {
         r->text.stop_id = s.id;
         finish = WEFT_FINISH_STOP;
     }

@@ -508,7 +508,7 @@ weft_status grammar_state_forced(grammar_state *s, int32_t *tokens, uint32_t mos
     s->path[0] = now(s);
     while (forced && *n < most) {
         size_t n_bytes, spelled;
-        uint32_t symbol;
+        uint32_t symbol = SYMBOL_TOKEN;
         weft_status status = run_forced(s, text, &n_bytes, &symbol, &forced, err);
         if (status != WEFT_OK) return status;
         str bytes = {(const char *)text, n_bytes};

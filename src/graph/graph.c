@@ -75,8 +75,8 @@ static bool is_state(const graph_value *v)
  * with. */
 static bool is_rows(const graph_value *v)
 {
-    bool numbers =
-        v->op != GRAPH_INPUT && !is_state(v) && v->op != GRAPH_ROUTE && v->op != GRAPH_SELECT;
+    bool numbers = v->op != GRAPH_INPUT && !is_state(v) && v->op != GRAPH_ROUTE &&
+                   v->op != GRAPH_SELECT && v->op != GRAPH_TAP;
     return numbers && v->rows >= GRAPH_HIDDEN;
 }
 
@@ -504,6 +504,15 @@ graph_id graph_take_hidden(graph *g, graph_id x)
     return take(g, x, GRAPH_HIDDEN);
 }
 
+graph_id graph_tap(graph *g, graph_id x, uint32_t layer)
+{
+    const graph_value *a = at(g, x);
+    return emit(
+        g, is_tokens(a),
+        (graph_value){
+            .op = GRAPH_TAP, .in = {x}, .rows = GRAPH_TOKENS, .cols = a->cols, .i = {layer}});
+}
+
 graph_id graph_softcap(graph *g, graph_id x, float cap)
 {
     const graph_value *a = at(g, x);
@@ -711,7 +720,8 @@ void graph_hidden(graph *g, graph_id x)
 static weft_status check_readers(graph *g)
 {
     for (graph_id id = 1; id < g->n_values; id++) {
-        if (g->values[id].op == GRAPH_KV_STORE || id == g->output) continue;
+        graph_op op = g->values[id].op;
+        if (op == GRAPH_KV_STORE || op == GRAPH_TAP || id == g->output) continue;
         bool unread = graph_last_use(g, id) == id;
         if (unread == (id == g->hidden)) continue;
         return err_set(&g->error, WEFT_FORMAT, "graph value %u: %s reads this %s", id,

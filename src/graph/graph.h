@@ -57,6 +57,8 @@
  *   take        x [TOKENS, d]; i0 m: rows whose logits are wanted, each with the m rows behind it
  *               at its side, [OUTPUTS, (m + 1) d], or whose hidden states are, [HIDDEN, d]
  *   softcap     x; f0 c: c tanh(x / c)
+ *   tap         x [TOKENS, d]; i0 layer: its rows, where the step wants that layer's; nothing
+ *               reads it
  *   stack       i0 first tensor, i1 how many: matrices of one shape behind one another in the list
  *               of tensors, each as it is stored; [rows, cols] of one
  *   cols        x [n, heads * D]; i0 D, i1 first, i2 w: columns i1 .. i1 + w - 1 of each head
@@ -116,7 +118,8 @@
     X(FEED, "feed", 0, 0)                                                                          \
     X(REPLACE, "replace", 2, 2)                                                                    \
     X(CLAMP, "clamp", 1, 1)                                                                        \
-    X(STANDARDIZE, "standardize", 3, 3)
+    X(STANDARDIZE, "standardize", 3, 3)                                                            \
+    X(TAP, "tap", 1, 1)
 
 typedef enum graph_op {
 #define GRAPH_OP_ENUM(op, name, n_inputs, n_required) GRAPH_##op,
@@ -318,6 +321,9 @@ uint32_t graph_key_head(const graph_heads *h, uint32_t v_head);
 
 /* exp(A_log), of a number of the tensor in its place. */
 double graph_delta_speed(const graph_value *v, float number);
+
+/* What comes out of a layer, for a step that wants it. */
+graph_id graph_tap(graph *g, graph_id x, uint32_t layer);
 
 /* Marks hidden states, the second thing that a graph may end in, with wanted rows of its own: what
  * they cost does not depend on logits, nor logits on them. Nothing else may read x. Before

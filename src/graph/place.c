@@ -12,6 +12,7 @@ static bool has_storage(const graph *g, graph_id id)
     bool constant = op == GRAPH_NONE || op == GRAPH_WEIGHT || op == GRAPH_STACK;
     bool given = op == GRAPH_INPUT || op == GRAPH_FEED;
     bool state = op == GRAPH_KV_APPEND || op == GRAPH_KV_STORE || op == GRAPH_STATE;
+    if (op == GRAPH_TAP) return false;
     return !constant && !state && !given && !graph_is_result(g, id);
 }
 

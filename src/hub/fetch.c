@@ -24,6 +24,14 @@ bool pulling_tell(pulling *p, hub_event_kind kind)
     return p->options->tell(p->options->user, &p->event);
 }
 
+void pulling_again(pulling *p, const char *why, uint64_t wait_ms)
+{
+    p->event.why = why;
+    p->event.wait_ms = wait_ms;
+    pulling_tell(p, HUB_EVENT_AGAIN);
+    p->event.why = NULL;
+}
+
 static weft_status stopped(weft_error *err)
 {
     return err_set(err, WEFT_CANCELLED, "stopped; what is there stays, and a later pull goes on");
@@ -170,10 +178,7 @@ static bool on_go_on(void *user)
 static void on_again(void *user, const char *why, uint64_t wait_ms)
 {
     const fetch *x = user;
-    x->p->event.why = why;
-    x->p->event.wait_ms = wait_ms;
-    pulling_tell(x->p, HUB_EVENT_AGAIN);
-    x->p->event.why = NULL;
+    pulling_again(x->p, why, wait_ms);
 }
 
 static weft_status transfer(fetch *x, weft_error *err)

@@ -21,6 +21,9 @@ typedef struct pulling {
 /* Tells what is in event; false: stop. */
 bool pulling_tell(pulling *p, hub_event_kind kind);
 
+/* That there will be another attempt, and why. */
+void pulling_again(pulling *p, const char *why, uint64_t wait_ms);
+
 /* Whether the blob of a file is there with its size. */
 bool fetch_has_blob(const pulling *p, const hub_file *file);
 

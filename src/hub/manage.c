@@ -9,14 +9,18 @@ enum { REFS_DEPTH = 4 };
 
 typedef bool (*name_visit)(void *user, const char *name);
 
-/* Names in a folder; none when it cannot be read. */
-static void each_name(const env *e, const char *path, name_visit visit, void *user)
+/* Names in a folder; none where there is no folder. */
+static weft_status each_name(const env *e, const char *path, name_visit visit, void *user,
+                             weft_error *err)
 {
     char *names = NULL;
     size_t n_bytes = 0;
-    if (e->io->list(e->io, path, e->allocator, &names, &n_bytes, NULL) != WEFT_OK) return;
+    if (!e->io->is_folder(e->io, path)) return WEFT_OK;
+    weft_status status = e->io->list(e->io, path, e->allocator, &names, &n_bytes, err);
+    if (status != WEFT_OK) return status;
     for (const char *at = names; *at != '\0' && visit(user, at); at += strlen(at) + 1) continue;
     mem_free(e->allocator, names, n_bytes);
+    return WEFT_OK;
 }
 
 /* ---- refs ------------------------------------------------------------------------------------ */
@@ -28,6 +32,8 @@ typedef struct ref_walk {
     char below[IO_PATH_BYTES];
     uint32_t depth;
     strbuf *names; /* those are added, with commas; NULL: they are removed */
+    weft_status status;
+    weft_error *err;
 } ref_walk;
 
 static bool names_commit(const env *e, const char *path, const char *commit)
@@ -52,8 +58,11 @@ static bool visit_ref(void *user, const char *name)
         ref_walk inner = *w;
         inner.depth++;
         int n = snprintf(inner.below, sizeof inner.below, "%s%s/", w->below, name);
-        if (n > 0 && n < (int)sizeof inner.below) each_name(w->c->env, path, visit_ref, &inner);
+        if (n > 0 && n < (int)sizeof inner.below)
+            inner.status = each_name(w->c->env, path, visit_ref, &inner, w->err);
+        w->status = inner.status;
     }
+    if (w->status != WEFT_OK) return false;
     if (kind != DISK_FILE || !names_commit(w->c->env, path, w->commit)) return true;
     if (w->names == NULL) {
         w->c->env->io->remove(w->c->env->io, path);
@@ -63,11 +72,14 @@ static bool visit_ref(void *user, const char *name)
     return true;
 }
 
-static void walk_refs(const hub_cache *c, const char *repo, const char *commit, strbuf *names)
+static weft_status walk_refs(const hub_cache *c, const char *repo, const char *commit,
+                             strbuf *names, weft_error *err)
 {
     char path[IO_PATH_BYTES];
-    ref_walk w = {.c = c, .repo = repo, .commit = commit, .names = names};
-    if (disk_path(path, NULL, "%s/refs", repo) == WEFT_OK) each_name(c->env, path, visit_ref, &w);
+    ref_walk w = {.c = c, .repo = repo, .commit = commit, .names = names, .err = err};
+    weft_status status = disk_path(path, err, "%s/refs", repo);
+    if (status == WEFT_OK) status = each_name(c->env, path, visit_ref, &w, err);
+    return status == WEFT_OK ? w.status : status;
 }
 
 /* ---- blobs ----------------------------------------------------------------------------------- */
@@ -94,13 +106,14 @@ static bool visit_blob(void *user, const char *name)
 }
 
 /* All that a model takes. */
-static blob_walk sum_blobs(const hub_cache *c, const char *repo)
+static weft_status sum_blobs(const hub_cache *c, const char *repo, blob_walk *w, weft_error *err)
 {
     char path[IO_PATH_BYTES];
-    blob_walk w = {.folder = path};
-    if (disk_path(path, NULL, "%s/blobs", repo) == WEFT_OK) each_name(c->env, path, visit_blob, &w);
-    w.folder = NULL;
-    return w;
+    *w = (blob_walk){.folder = path};
+    weft_status status = disk_path(path, err, "%s/blobs", repo);
+    if (status == WEFT_OK) status = each_name(c->env, path, visit_blob, w, err);
+    w->folder = NULL;
+    return status;
 }
 
 /* ---- list ------------------------------------------------------------------------------------ */
@@ -153,9 +166,9 @@ static bool visit_snapshot(void *user, const char *name)
     arena memory;
     strbuf_init(&refs, l->c->env->allocator, 1 << 16);
     arena_init(&memory, l->c->env->allocator, 0);
-    walk_refs(l->c, l->repo, name, &refs);
+    l->status = walk_refs(l->c, l->repo, name, &refs, l->err);
     l->entry.refs = strbuf_text(&refs);
-    l->status = hub_cache_files(l->c, path, &memory, &files, &n, l->err);
+    if (l->status == WEFT_OK) l->status = hub_cache_files(l->c, path, &memory, &files, &n, l->err);
     if (l->status == WEFT_OK) l->status = sum_files(l, files, n, l->err);
     if (l->status == WEFT_OK) l->stopped = !l->visit(l->user, &l->entry);
     arena_deinit(&memory);
@@ -173,11 +186,13 @@ static bool visit_model(void *user, const char *name)
         return true;
     l->entry = (hub_cached){.id = id};
     l->n_snapshots = 0;
-    if (disk_path(path, NULL, "%s/snapshots", l->repo) == WEFT_OK)
-        each_name(l->c->env, path, visit_snapshot, l);
-    if (l->n_snapshots > 0) return l->status == WEFT_OK && !l->stopped;
-    blob_walk blobs = sum_blobs(l->c, l->repo);
-    if (blobs.n_files == 0) return true;
+    weft_status status = disk_path(path, l->err, "%s/snapshots", l->repo);
+    if (status == WEFT_OK) status = each_name(l->c->env, path, visit_snapshot, l, l->err);
+    if (l->status == WEFT_OK) l->status = status;
+    if (l->n_snapshots > 0 || status != WEFT_OK) return l->status == WEFT_OK && !l->stopped;
+    blob_walk blobs;
+    l->status = sum_blobs(l->c, l->repo, &blobs, l->err);
+    if (l->status != WEFT_OK || blobs.n_files == 0) return l->status == WEFT_OK;
     l->entry = (hub_cached){.id = id,
                             .refs = "",
                             .kind = "incomplete",
@@ -193,8 +208,8 @@ weft_status hub_cache_list(const hub_cache *c, bool (*visit)(void *user, const h
                            void *user, weft_error *err)
 {
     lister l = {.c = c, .visit = visit, .user = user, .err = err};
-    each_name(c->env, c->root, visit_model, &l);
-    return l.status;
+    weft_status status = each_name(c->env, c->root, visit_model, &l, err);
+    return status == WEFT_OK ? l.status : status;
 }
 
 /* ---- remove ---------------------------------------------------------------------------------- */
@@ -251,7 +266,8 @@ static weft_status plan_snapshot(removal *r, const char *snapshot, uint64_t *n_b
         r->files[i].chosen = true;
     }
     if (status == WEFT_OK) status = disk_path(path, err, "%s/snapshots", r->repo);
-    if (status == WEFT_OK) each_name(r->c->env, path, visit_other, r);
+    /* Without knowing what is beside it, nothing can be let go. */
+    if (status == WEFT_OK) status = each_name(r->c->env, path, visit_other, r, err);
     if (status == WEFT_OK) status = r->status;
     for (size_t i = 0; i < r->n_files; i++) *n_bytes += r->files[i].chosen ? r->files[i].size : 0;
     return status;
@@ -263,8 +279,8 @@ static weft_status remove_snapshot(const removal *r, const char *snapshot, weft_
 {
     char path[IO_PATH_BYTES];
     char name[64];
-    walk_refs(r->c, r->repo, r->commit, NULL);
-    weft_status status = disk_remove(snapshot, err);
+    weft_status status = walk_refs(r->c, r->repo, r->commit, NULL, err);
+    if (status == WEFT_OK) status = disk_remove(snapshot, err);
     for (size_t i = 0; i < 2 && status == WEFT_OK; i++) {
         snprintf(name, sizeof name, i == 0 ? ".no_exist/%s" : "trees/%s.json", r->commit);
         status = disk_path(path, err, "%s/%s", r->repo, name);
@@ -319,8 +335,10 @@ weft_status hub_cache_remove(const hub_cache *c, const hub_id *id, bool dry, uin
     if (id->revision[0] != '\0') {
         status = remove_revision(c, id, repo, dry, n_bytes, err);
     } else {
-        *n_bytes = sum_blobs(c, repo).n_bytes;
-        if (!dry) status = disk_remove(repo, err);
+        blob_walk blobs;
+        status = sum_blobs(c, repo, &blobs, err);
+        *n_bytes = blobs.n_bytes;
+        if (status == WEFT_OK && !dry) status = disk_remove(repo, err);
     }
     disk_lock_give(&lock);
     return status;

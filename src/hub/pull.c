@@ -41,10 +41,7 @@ static bool answer_go_on(void *user)
 static void answer_again(void *user, const char *why, uint64_t wait_ms)
 {
     const answer *a = user;
-    a->p->event.why = why;
-    a->p->event.wait_ms = wait_ms;
-    pulling_tell(a->p, HUB_EVENT_AGAIN);
-    a->p->event.why = NULL;
+    pulling_again(a->p, why, wait_ms);
 }
 
 static weft_status ask(pulling *p, weft_error *err)

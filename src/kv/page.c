@@ -175,9 +175,10 @@ static bool find_room(kv_pool *p, uint64_t n_bytes)
     return true;
 }
 
-static uint64_t left(const kv_pool *p)
+uint64_t kv_pool_bytes_left(const kv_pool *pool)
 {
-    return room(p) + (p->evictor.evict == NULL ? 0 : p->evictor.evictable(p->evictor.user));
+    const kv_evictor *e = &pool->evictor;
+    return room(pool) + (e->evict == NULL ? 0 : e->evictable(e->user));
 }
 
 weft_status kv_pool_reserve(kv_pool *pool, const uint32_t *need, weft_error *err)
@@ -196,7 +197,7 @@ weft_status kv_pool_reserve(kv_pool *pool, const uint32_t *need, weft_error *err
         return err_set(err, WEFT_LIMIT,
                        "the request needs %llu pages of %llu bytes in all, %llu bytes are left",
                        (unsigned long long)pages, (unsigned long long)bytes,
-                       (unsigned long long)left(pool));
+                       (unsigned long long)kv_pool_bytes_left(pool));
     }
     bool ok = true;
     for (uint32_t i = 0; i < pool->n_classes; i++) pool->classes[i].reserved += need[i];

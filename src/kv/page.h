@@ -80,6 +80,9 @@ void kv_pool_convert(kv_pool *pool, const backend_conversion *conversion);
 uint64_t kv_pool_bytes_taken(const kv_pool *pool);
 uint64_t kv_pool_bytes_reserved(const kv_pool *pool);
 uint64_t kv_pool_bytes_cached(const kv_pool *pool);
+
+/* That are promised to nobody, or that the cache would give up. */
+uint64_t kv_pool_bytes_left(const kv_pool *pool);
 size_t kv_pool_page_bytes(const kv_pool *pool, uint32_t class_i);
 uint64_t kv_pool_budget(const kv_pool *pool);
 

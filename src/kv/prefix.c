@@ -137,18 +137,43 @@ static kv_page *found_state(const void *user, uint32_t layer)
     return ((const kv_found *)user)->boundary->states[layer];
 }
 
+/* A node of which only a part is used is not lent: its page is copied and may change. */
+static kv_node *lent_node(const kv_found *found)
+{
+    uint32_t page_tokens = found->node->space->config->bounds.page_tokens;
+    bool whole = found->n_usable - kv_node_at(found->node) == page_tokens;
+    return whole ? found->node : found->node->parent;
+}
+
 static void take_back(void *user, void *lent)
 {
     kv_node_take_back(user, lent);
 }
 
+void kv_prefix_regard(kv_prefix *prefix, const kv_seq *seq, bool lent)
+{
+    if (seq->lender.take_back == NULL) return;
+    if (lent) kv_node_lend(prefix, seq->lender.lent);
+    if (!lent) kv_node_take_back(prefix, seq->lender.lent);
+}
+
+uint64_t kv_prefix_bytes_fixed(const kv_prefix *prefix, const kv_space *space,
+                               const kv_history *history)
+{
+    kv_found found = {0};
+    uint64_t shared = 0;
+    if (space != NULL) kv_prefix_find(space, history, &found);
+    const kv_node *node = found.node != NULL ? lent_node(&found) : NULL;
+    for (; node != NULL && node->parent != NULL; node = node->parent) {
+        if (node->n_lent > 0) shared += kv_node_lent_bytes(prefix, node);
+    }
+    return prefix->bytes_lent - shared;
+}
+
 static weft_status begin(kv_prefix *p, kv_space *space, kv_found *found, uint32_t n_positions,
                          kv_seq **seq, weft_error *err)
 {
-    uint32_t page_tokens = space->config->bounds.page_tokens;
-    /* A node of which only a part is used is not lent: its page is copied and may change. */
-    bool whole = found->n_usable - kv_node_at(found->node) == page_tokens;
-    kv_node *lent = whole ? found->node : found->node->parent;
+    kv_node *lent = lent_node(found);
     kv_source source = {.len = found->n_usable,
                         .converted = found->node->converted,
                         .lender = {take_back, p, lent},
@@ -290,6 +315,7 @@ static bool extend(insertion *in, kv_node *node, uint32_t n)
     }
     uint32_t at = kv_node_at(node);
     for (uint32_t i = node->n; i < n; i++) node->keys[i] = kv_history_key(in->history, at + i);
+    node->saved = node->saved && node->n == n;
     node->n = n;
     return true;
 }

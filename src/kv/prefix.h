@@ -71,6 +71,16 @@ kv_space *kv_prefix_space(kv_prefix *prefix, const kv_config *config, uint64_t s
  * any case. */
 void kv_prefix_match(const kv_space *space, const kv_history *history, kv_match *match);
 
+/* What a sequence was lent is looked at as if it had been given back (lent false), until it is
+ * looked at as it is (true), before anything else is done. Sequences that were lent nothing count
+ * for nothing; prefix may be NULL then. */
+void kv_prefix_regard(kv_prefix *prefix, const kv_seq *seq, bool lent);
+
+/* Bytes of pages that cannot be evicted, beside those of them that a sequence of these tokens would
+ * be lent as well. space NULL: it would be lent nothing. */
+uint64_t kv_prefix_bytes_fixed(const kv_prefix *prefix, const kv_space *space,
+                               const kv_history *history);
+
 /* kv_seq_create, but the sequence begins with what matches: match->n_usable positions. LIMIT and
  * NOMEM as there. */
 weft_status kv_prefix_begin(kv_prefix *prefix, kv_space *space, const kv_history *history,

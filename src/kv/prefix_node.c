@@ -125,8 +125,7 @@ uint32_t kv_node_common(const kv_node *node, const kv_history *history)
     return n;
 }
 
-/* Of the pages that a sequence is lent. */
-static uint64_t lent_bytes(const kv_prefix *p, const kv_node *node)
+uint64_t kv_node_lent_bytes(const kv_prefix *p, const kv_node *node)
 {
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < node->space->config->n_layers; i++) {
@@ -139,7 +138,7 @@ static uint64_t lent_bytes(const kv_prefix *p, const kv_node *node)
 void kv_node_lend(kv_prefix *p, kv_node *node)
 {
     for (; node->parent != NULL; node = node->parent) {
-        if (node->n_lent++ == 0) p->bytes_lent += lent_bytes(p, node);
+        if (node->n_lent++ == 0) p->bytes_lent += kv_node_lent_bytes(p, node);
     }
 }
 
@@ -147,7 +146,7 @@ void kv_node_take_back(kv_prefix *p, kv_node *node)
 {
     for (; node->parent != NULL; node = node->parent) {
         ASSERT(node->n_lent > 0);
-        if (--node->n_lent == 0) p->bytes_lent -= lent_bytes(p, node);
+        if (--node->n_lent == 0) p->bytes_lent -= kv_node_lent_bytes(p, node);
     }
 }
 
@@ -231,11 +230,28 @@ static kv_node *find_end(const kv_prefix *p)
     return node;
 }
 
+/* A node goes with its boundaries. */
+static bool save_node(const kv_prefix *p, kv_node *node)
+{
+    if (p->saver.node == NULL) return true;
+    for (kv_boundary *b = node->boundaries; b != NULL; b = b->next) {
+        if (!p->saver.boundary(p->saver.user, b)) return false;
+    }
+    return p->saver.node(p->saver.user, node);
+}
+
+static bool save_boundary(const kv_prefix *p, kv_boundary *b)
+{
+    return p->saver.boundary == NULL || p->saver.boundary(p->saver.user, b);
+}
+
 bool kv_prefix_evict(kv_prefix *p)
 {
     kv_boundary *b = find_boundary(p, false);
     kv_node *node = b == NULL ? find_end(p) : NULL;
     if (b == NULL && node == NULL) b = find_boundary(p, true);
+    if (b != NULL && !save_boundary(p, b)) return false;
+    if (node != NULL && !save_node(p, node)) return false;
     if (b != NULL) kv_boundary_free(p, b);
     if (node != NULL) kv_node_free(p, node);
     if (b == NULL && node == NULL) return false;

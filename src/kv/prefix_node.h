@@ -20,6 +20,7 @@ typedef struct kv_boundary {
     uint32_t at;         /* positions */
     uint32_t first_page; /* pages from that on are claimed for windows */
     uint32_t n_hits;
+    bool saved;        /* by the saver */
     kv_page *states[]; /* [n_layers], of recurrent ones */
 } kv_boundary;
 
@@ -39,7 +40,11 @@ struct kv_node {
     uint32_t n_lent;   /* sequences that were lent it, or one below */
     uint32_t n_claims; /* boundaries that need its pages for windows */
     uint64_t *keys;    /* [page_tokens] */
-    kv_rows rows[];    /* [n_layers] */
+    /* Of all tokens up to its end (kv/part.h), of a root and of whole pages, where has_digest. */
+    unsigned char digest[32];
+    bool has_digest;
+    bool saved;     /* with so many tokens, by the saver */
+    kv_rows rows[]; /* [n_layers] */
 };
 
 struct kv_space {
@@ -49,6 +54,13 @@ struct kv_space {
     kv_node *roots[2]; /* of pages in base, and in codecs */
 };
 
+/* Who hears of what is about to give way, and may keep it elsewhere; false: it may not go yet. */
+typedef struct kv_saver {
+    bool (*node)(void *user, kv_node *node); /* NULL: nobody */
+    bool (*boundary)(void *user, kv_boundary *b);
+    void *user;
+} kv_saver;
+
 struct kv_prefix {
     const weft_allocator *allocator;
     kv_pool *pool;
@@ -56,6 +68,7 @@ struct kv_prefix {
     kv_space *spaces;
     kv_node *newest, *oldest;
     kv_boundary *newest_boundary, *oldest_boundary;
+    kv_saver saver;
     kv_prefix_stats stats;
 };
 
@@ -92,6 +105,9 @@ void kv_node_touch(kv_prefix *p, kv_node *node);
 void kv_node_lend(kv_prefix *p, kv_node *node);
 void kv_node_take_back(kv_prefix *p, kv_node *node);
 
+/* Bytes of its pages that a sequence is lent. */
+uint64_t kv_node_lent_bytes(const kv_prefix *p, const kv_node *node);
+
 /* Gives back a page that is charged. */
 void kv_node_drop_page(kv_prefix *p, uint32_t class_i, kv_page *page);
 
@@ -106,7 +122,7 @@ bool kv_prefix_hand_over(kv_prefix *prefix, kv_space *space, kv_seq *seq,
                          const kv_history *history);
 
 /* Lets the least useful thing go: an unused boundary on the way to others, then ends. False when
- * nothing can go. */
+ * nothing can go, or the saver would not let it. */
 bool kv_prefix_evict(kv_prefix *p);
 
 #endif

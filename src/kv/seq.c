@@ -84,6 +84,17 @@ static bool take_tables(const weft_allocator *allocator, kv_seq *seq, uint32_t n
     return take_slots(allocator, seq, n_positions, n_cross);
 }
 
+uint64_t kv_seq_bytes(const kv_seq *seq)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < KV_CLASSES_MOST; i++) {
+        uint64_t n = (uint64_t)seq->need[i] + seq->cross_need[i];
+        if (!seq->converted) n += seq->base_need[i];
+        if (n > 0) bytes += n * kv_pool_page_bytes(seq->pool, i);
+    }
+    return bytes;
+}
+
 /* Of layers that keep all, the pages of positions [from, to), both at the start of one, which are
  * added to or taken from what a sequence needs. */
 static void count_whole(const kv_seq *seq, uint32_t from, uint32_t to, uint32_t sign,

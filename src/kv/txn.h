@@ -83,6 +83,9 @@ weft_status kv_seq_resume(const weft_allocator *allocator, kv_pool *pool, const 
 weft_status kv_seq_resize(const weft_allocator *allocator, kv_seq *seq, uint32_t n_positions,
                           weft_error *err);
 
+/* Bytes that it was promised. */
+uint64_t kv_seq_bytes(const kv_seq *seq);
+
 /* Positions that a step may append: no row spans the position at which a sequence is converted. */
 uint32_t kv_seq_most_append(const kv_seq *seq);
 

@@ -125,6 +125,7 @@ void dense_build(model_build *b)
         x = add(b, DENSE_POST_ATTN_NORM, l, x, attention(b, l, n));
         if (!p->parallel) n = before_mlp(b, l, x);
         x = add(b, DENSE_POST_MLP_NORM, l, x, mlp(b, l, n));
+        graph_tap(b->g, x, l);
     }
     head(b, x);
 }

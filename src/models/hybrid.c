@@ -119,6 +119,9 @@ void hybrid_build_draft(model_build *b)
 void hybrid_build(model_build *b)
 {
     graph_id x = part_embed(b);
-    for (uint32_t l = 0; l < b->p->n_layers; l++) x = build_layer(b, l, x);
+    for (uint32_t l = 0; l < b->p->n_layers; l++) {
+        x = build_layer(b, l, x);
+        graph_tap(b->g, x, l);
+    }
     part_head(b, x);
 }

@@ -57,22 +57,10 @@ static bool is_among(str type, const char *kinds)
 
 static weft_status refuse_kind(turns *t, const char *where, str type, const char *kinds)
 {
-    char name[FIELD_NAME_BYTES];
     char words[64];
-    snprintf(name, sizeof name, "%.44stype", where);
     snprintf(words, sizeof words, "%.*s", (int)strlen(kinds) - 2, kinds + 1);
     for (char *c = words; *c != '\0'; c++) *c = *c == '|' ? ' ' : *c;
-    if (type.len == 0)
-        return field_wrong(t->param, name, t->err, "is missing; known here: %s", words);
-    return field_wrong(t->param, name, t->err, "is '%.*s'; known here: %s",
-                       (int)(type.len < SHOWN ? type.len : SHOWN), type.ptr, words);
-}
-
-static weft_status missing(turns *t, const char *where, const char *what)
-{
-    char name[FIELD_NAME_BYTES];
-    snprintf(name, sizeof name, "%.44s%s", where, what);
-    return field_wrong(t->param, name, t->err, "is missing");
+    return field_wrong_type(t->param, where, type, words, t->err);
 }
 
 typedef struct image_source {
@@ -99,7 +87,8 @@ static weft_status read_image(turns *t, const block *b, const char *where)
         return field_wrong(t->param, name, t->err,
                            "is not base64; images are not fetched from elsewhere");
     }
-    if (s.data.len == 0) return missing(t, where, "source.data");
+    if (s.data.len == 0) return field_missing(t->param, where, "source.data", t->err);
+    snprintf(name, sizeof name, "%.44ssource", where);
     return turns_add_image(t, s.data, name);
 }
 
@@ -109,7 +98,7 @@ static weft_status read_blocks(turns *t, const json *content, const char *list, 
 static weft_status read_result(turns *t, const block *b, const char *where)
 {
     char name[FIELD_NAME_BYTES];
-    if (b->tool_use_id.ptr == NULL) return missing(t, where, "tool_use_id");
+    if (b->tool_use_id.ptr == NULL) return field_missing(t->param, where, "tool_use_id", t->err);
     snprintf(name, sizeof name, "%.44stool_use_id", where);
     weft_status status = turns_open_result(t, b->tool_use_id, name);
     /* Templates know no other sign of it. */
@@ -121,8 +110,8 @@ static weft_status read_result(turns *t, const block *b, const char *where)
 
 static weft_status read_call(turns *t, const block *b, const char *where)
 {
-    if (b->id.ptr == NULL) return missing(t, where, "id");
-    if (b->name.len == 0) return missing(t, where, "name");
+    if (b->id.ptr == NULL) return field_missing(t->param, where, "id", t->err);
+    if (b->name.len == 0) return field_missing(t->param, where, "name", t->err);
     if (json_kind_of(b->input) != JSON_KIND_OBJECT) {
         char name[FIELD_NAME_BYTES];
         snprintf(name, sizeof name, "%.44sinput", where);
@@ -142,7 +131,7 @@ static weft_status read_block(turns *t, const json *value, const char *where, co
     weft_status status = fields_read(value, where, &table, 1, t->param, t->err);
     if (status != WEFT_OK) return status;
     if (str_equal_text(type, "text")) {
-        if (b.text.ptr == NULL) return missing(t, where, "text");
+        if (b.text.ptr == NULL) return field_missing(t->param, where, "text", t->err);
         return turns_add_text(t, b.text);
     }
     if (str_equal_text(type, "image")) return read_image(t, &b, where);
@@ -201,8 +190,8 @@ static weft_status read_message(turns *t, const json *from, size_t i)
     snprintf(where, sizeof where, "messages[%zu].", i);
     weft_status status = fields_read(from, where, &table, 1, t->param, t->err);
     if (status != WEFT_OK) return status;
-    if (m.role.ptr == NULL) return missing(t, where, "role");
-    if (json_get(from, "content") == NULL) return missing(t, where, "content");
+    if (m.role.ptr == NULL) return field_missing(t->param, where, "role", t->err);
+    if (json_get(from, "content") == NULL) return field_missing(t->param, where, "content", t->err);
     for (size_t r = 0; r < COUNT_OF(ROLES); r++) {
         if (!str_equal_text(m.role, ROLES[r].role)) continue;
         bool begins = r != 0 || json_length(m.content) == 0;
@@ -284,18 +273,8 @@ static weft_status read_tool(generation *g, const json *from, size_t i, char *pa
     snprintf(name, sizeof name, "%.44sinput_schema", where);
     if (json_kind_of(made.schema) != JSON_KIND_OBJECT)
         return field_wrong(param, name, err, "is no object");
-    strbuf *out = &g->tools;
-    strbuf_add_text(out, i == 0 ? "[" : ",");
-    strbuf_add_text(out, "{\"type\":\"function\",\"function\":{\"name\":");
-    json_write_text(made.name, out);
-    if (made.description.ptr != NULL) {
-        strbuf_add_text(out, ",\"description\":");
-        json_write_text(made.description, out);
-    }
-    strbuf_add_text(out, ",\"parameters\":");
-    json_write(made.schema, 0, out);
-    if (made.strict) strbuf_add_text(out, ",\"strict\":true");
-    return strbuf_add_text(out, "}}");
+    messages_tool written = {made.name, made.description, made.schema, made.strict};
+    return messages_add_tool(g, &written, err);
 }
 
 static weft_status read_tools(generation *g, const json *tools, char *param, weft_error *err)
@@ -309,10 +288,9 @@ static weft_status read_tools(generation *g, const json *tools, char *param, wef
     g->has_tools = true;
     for (size_t i = 0; i < n; i++) {
         weft_status status = read_tool(g, json_at(tools, i), i, param, err);
-        if (status != WEFT_OK) return err_set(err, status, "tools are too long");
+        if (status != WEFT_OK) return status;
     }
-    weft_status status = strbuf_add_char(&g->tools, ']');
-    return status == WEFT_OK ? status : err_set(err, status, "tools are too long");
+    return messages_end_tools(g, err);
 }
 
 typedef struct choice {

@@ -7,6 +7,7 @@
 #include "base/assert.h"
 #include "base/hash.h"
 #include "base/mem.h"
+#include "server/ids.h"
 
 #define AT(field) offsetof(asked, field)
 
@@ -28,7 +29,7 @@ const field_row ASKED_ROWS[] = {
     {"dry_allowed_length", FIELD_COUNT, AT(sampling.dry_allowed_length), 1, 1 << 30, NULL},
     {"dry_penalty_last_n", FIELD_COUNT, AT(sampling.dry_range), 0, 1 << 30, NULL},
     {"dry_sequence_breakers", FIELD_JSON, AT(dry_breakers), 0, 0, NULL},
-    {"seed", FIELD_JSON, AT(seed_json), 0, 0, NULL},
+    {"seed", FIELD_SEED, AT(seed), 0, 0, NULL},
     {"stop", FIELD_JSON, AT(stop), 0, 0, NULL},
     {"stop_token_ids", FIELD_JSON, AT(stop_ids), 0, 0, NULL},
     {"logit_bias", FIELD_JSON, AT(logit_bias), 0, 0, NULL},
@@ -116,24 +117,14 @@ static const char *point_at(const char *text, const char **out, uint32_t n)
     return text;
 }
 
-static weft_status read_ids(const json *value, asked_lists *l, char *param, weft_error *err)
+static weft_status read_stop_ids(const json *value, asked_lists *l, char *param, weft_error *err)
 {
+    size_t n = 0;
     if (value == NULL) return WEFT_OK;
-    size_t n = json_length(value);
-    if (json_kind_of(value) != JSON_KIND_ARRAY || n > WEFT_LOGIT_BIASES)
-        return field_wrong(param, "stop_token_ids", err, "is not an array of at most %d tokens",
-                           WEFT_LOGIT_BIASES);
-    if (n == 0) return WEFT_OK;
-    l->stop_ids = mem_alloc(mem_system(), n * sizeof *l->stop_ids);
-    if (l->stop_ids == NULL) return err_set(err, WEFT_NOMEM, "out of memory for stop_token_ids");
+    weft_status status =
+        ids_read(value, "stop_token_ids", WEFT_LOGIT_BIASES, &l->stop_ids, &n, param, err);
     l->n_stop_ids = (uint32_t)n;
-    for (size_t i = 0; i < n; i++) {
-        int64_t id = json_int(json_at(value, i), -1);
-        if (id < 0 || id > INT32_MAX)
-            return field_wrong(param, "stop_token_ids", err, "has what is no token");
-        l->stop_ids[i] = (int32_t)id;
-    }
-    return WEFT_OK;
+    return status;
 }
 
 static weft_status read_bias(str key, const json *value, weft_logit_bias *out, char *param,
@@ -145,7 +136,7 @@ static weft_status read_bias(str key, const json *value, weft_logit_bias *out, c
         is_id = key.ptr[i] >= '0' && key.ptr[i] <= '9';
         id = id * 10 + (key.ptr[i] - '0');
     }
-    double bias = json_number(value, NAN);
+    double bias = json_number(value, (double)NAN);
     if (!is_id || id > INT32_MAX || !(bias >= -100.0 && bias <= 100.0)) {
         return field_wrong(param, "logit_bias", err,
                            "has '%.*s', expected token ids with numbers from -100 to 100",
@@ -159,11 +150,12 @@ static weft_status read_bias(str key, const json *value, weft_logit_bias *out, c
 
 static weft_status read_biases(const json *value, asked_lists *l, char *param, weft_error *err)
 {
-    if (value == NULL || json_length(value) == 0) return WEFT_OK;
+    if (value == NULL) return WEFT_OK;
     size_t n = json_length(value);
     if (json_kind_of(value) != JSON_KIND_OBJECT || n > WEFT_LOGIT_BIASES)
         return field_wrong(param, "logit_bias", err, "is not an object of at most %d tokens",
                            WEFT_LOGIT_BIASES);
+    if (n == 0) return WEFT_OK;
     l->biases = mem_alloc(mem_system(), n * sizeof *l->biases);
     if (l->biases == NULL) return err_set(err, WEFT_NOMEM, "out of memory for logit_bias");
     l->n_biases = (uint32_t)n;
@@ -174,17 +166,6 @@ static weft_status read_biases(const json *value, asked_lists *l, char *param, w
         weft_status status = read_bias(key, bias, &l->biases[i], param, err);
         if (status != WEFT_OK) return status;
     }
-    return WEFT_OK;
-}
-
-/* Signed or not: the same bits. Absent: another one each time, of 53 bits, so that every reader of
- * JSON keeps them all. */
-static weft_status read_seed(asked *a, char *param, weft_error *err)
-{
-    if (a->seed_json == NULL) return WEFT_OK;
-    if (json_kind_of(a->seed_json) != JSON_KIND_INT)
-        return field_wrong(param, "seed", err, "is no whole number of 64 bits");
-    a->seed = (uint64_t)json_int(a->seed_json, 0);
     return WEFT_OK;
 }
 
@@ -216,9 +197,8 @@ weft_status asked_read_lists(asked *a, asked_lists *l, char *param, weft_error *
     if (status == WEFT_OK)
         status = read_texts(a->dry_breakers, "dry_sequence_breakers", WEFT_DRY_BREAKERS, &l->texts,
                             &n_breakers, param, err);
-    if (status == WEFT_OK) status = read_ids(a->stop_ids, l, param, err);
+    if (status == WEFT_OK) status = read_stop_ids(a->stop_ids, l, param, err);
     if (status == WEFT_OK) status = read_biases(a->logit_bias, l, param, err);
-    if (status == WEFT_OK) status = read_seed(a, param, err);
     if (status == WEFT_OK) status = copy_name(a->kv, l->kv, sizeof l->kv, "kv", param, err);
     if (status == WEFT_OK)
         status = copy_name(a->draft, l->draft, sizeof l->draft, "draft", param, err);

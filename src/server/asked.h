@@ -9,7 +9,7 @@
 typedef struct asked {
     weft_sampling sampling; /* temperature, top_p, min_p, typical_p, penalty: below 0 is absent */
     float top_k;            /* -1 and 0: off; below -1: absent */
-    uint64_t seed;
+    uint64_t seed;          /* the caller's until there is one */
     bool ignore_stop, no_cache, stream;
     uint32_t max_new; /* 0: absent */
     uint32_t min_new;
@@ -17,7 +17,7 @@ typedef struct asked {
     uint32_t n_top; /* likeliest tokens beside each; UINT32_MAX: no log-probabilities at all */
     int32_t priority;
     str kv, salt, draft;
-    const json *stop, *stop_ids, *logit_bias, *seed_json, *dry_breakers;
+    const json *stop, *stop_ids, *logit_bias, *dry_breakers;
 } asked;
 
 enum { ASKED_ANSWERS = 64 };

@@ -33,6 +33,7 @@ struct exchange {
     uint64_t number;     /* X-Request-Id */
     uint64_t begun_ns;   /* when the request was whole */
     uint64_t written_ms; /* when the stream had bytes last */
+    size_t n_body;       /* bytes of memory that the body has */
     uint32_t status;     /* of the answer; 0: none yet */
     bool streams;        /* events follow the head */
     bool keep_alive;
@@ -60,6 +61,12 @@ void exchange_write(exchange *x, str bytes);
 
 /* Whether so much waits for the client that it should not become more. */
 bool exchange_is_full(const exchange *x);
+
+/* Gives the client up: it is taken for one that has left. */
+void exchange_cut(exchange *x);
+
+/* The body was read, and what was made of it is small or gone: there is room for others. */
+void exchange_drop_body(exchange *x);
 
 /* Ends a stream (or an exchange whose client has gone). x is no more. */
 void exchange_end(exchange *x);

@@ -10,7 +10,7 @@
 #include "base/mem.h"
 #include "base/utf8.h"
 
-enum { SHOWN_BYTES = 64 }; /* of a wrong value */
+enum { SHOWN_BYTES = 64, SHOWN_TYPE_BYTES = 48 }; /* of a wrong value */
 
 weft_status field_wrong(char *param, const char *name, weft_error *err, const char *fmt, ...)
 {
@@ -22,6 +22,24 @@ weft_status field_wrong(char *param, const char *name, weft_error *err, const ch
     snprintf(param, FIELD_NAME_BYTES, "%s", name);
     param[utf8_whole(param, strlen(param))] = '\0';
     return err_set(err, WEFT_ARGUMENT, "%s %s", param, text);
+}
+
+weft_status field_missing(char *param, const char *where, const char *name, weft_error *err)
+{
+    char whole[FIELD_NAME_BYTES];
+    snprintf(whole, sizeof whole, "%.44s%s", where, name);
+    return field_wrong(param, whole, err, "is missing");
+}
+
+weft_status field_wrong_type(char *param, const char *where, str type, const char *known,
+                             weft_error *err)
+{
+    char name[FIELD_NAME_BYTES];
+    snprintf(name, sizeof name, "%.44stype", where);
+    if (type.len == 0) return field_wrong(param, name, err, "is missing; known here: %s", known);
+    return field_wrong(param, name, err, "is '%.*s'; known here: %s",
+                       (int)(type.len < SHOWN_TYPE_BYTES ? type.len : SHOWN_TYPE_BYTES), type.ptr,
+                       known);
 }
 
 /* The beginning of a value, for a message. */
@@ -55,7 +73,7 @@ static weft_status read_number(const field_row *row, const json *value, const ch
     json_kind kind = json_kind_of(value);
     bool is_count = row->kind == FIELD_COUNT;
     bool fits = kind == JSON_KIND_INT || kind == JSON_KIND_REAL;
-    double number = json_number(value, NAN);
+    double number = json_number(value, (double)NAN);
     fits = fits && number >= row->min && number <= row->max;
     if (is_count) fits = fits && floor(number) == number;
     snprintf(range, sizeof range, "%s from %.9g to %.9g", is_count ? "a whole number" : "a number",
@@ -137,7 +155,10 @@ weft_status fields_read(const json *object, const char *where, const field_table
     const json *value;
     param[0] = '\0';
     if (json_kind_of(object) != JSON_KIND_OBJECT) {
-        return expected(param, where[0] != '\0' ? where : "the body", object, "a JSON object", err);
+        char name[FIELD_NAME_BYTES] = "the body";
+        size_t n = strlen(where);
+        if (n > 0) snprintf(name, sizeof name, "%.*s", (int)n - (where[n - 1] == '.'), where);
+        return expected(param, name, object, "a JSON object", err);
     }
     while (json_next(object, &iter, &key, &value)) {
         char name[FIELD_NAME_BYTES];

@@ -7,7 +7,7 @@
 
 typedef enum field_kind {
     FIELD_IGNORED, /* changes nothing of the answer (a user's name, a tag) */
-    FIELD_REFUSED, /* known, and not done here unless it is null or as `help` says */
+    FIELD_REFUSED, /* known, and not done here unless it is null or `only` */
     FIELD_FLAG,    /* bool */
     FIELD_COUNT,   /* uint32_t in [min, max] */
     FIELD_REAL,    /* float in [min, max] */
@@ -31,7 +31,7 @@ typedef struct field_table {
 } field_table;
 
 /* What a request is refused for: err says it, param [FIELD_NAME_BYTES] names the field. */
-enum { FIELD_NAME_BYTES = 64, FIELD_TABLES = 4 };
+enum { FIELD_NAME_BYTES = 64 };
 
 /* null counts as absent. ARGUMENT names the field. where: "" or what stands before the name, such
  * as "stream_options.". */
@@ -41,5 +41,12 @@ weft_status fields_read(const json *object, const char *where, const field_table
 /* ARGUMENT that names the field, and puts it in param. */
 weft_status field_wrong(char *param, const char *name, weft_error *err, const char *fmt, ...)
     ERR_PRINTF(4, 5);
+
+/* The same, of a member that must be there; where as above. */
+weft_status field_missing(char *param, const char *where, const char *name, weft_error *err);
+
+/* The same, of the member "type", which is missing or none of those that are known. */
+weft_status field_wrong_type(char *param, const char *where, str type, const char *known,
+                             weft_error *err);
 
 #endif

@@ -1,6 +1,7 @@
 /* fleet.c - loading, stepping and dropping models. */
 #include "server/fleet.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/assert.h"
@@ -8,7 +9,8 @@
 #include "server/generation.h"
 
 enum {
-    RETRY_MS = 10000,      /* a model that failed is not tried again before */
+    RETRY_MS = 10000, /* a model that failed is not tried again before */
+    DRAFT_STATE_BYTES = 256 << 20,
     IDLE_NS = 20 * 1000000 /* between steps that could do nothing: answers wait for their clients */
 };
 
@@ -110,6 +112,14 @@ bool fleet_is_well(fleet_model *m, weft_error *why)
     return !broken;
 }
 
+uint64_t fleet_failed_steps(fleet_model *m)
+{
+    uv_mutex_lock(&m->lock);
+    uint64_t n = m->n_failed_steps;
+    uv_mutex_unlock(&m->lock);
+    return n;
+}
+
 /* ---- dropping -------------------------------------------------------------------------------- */
 
 static void close_model(fleet_model *m)
@@ -175,6 +185,16 @@ static weft_status make_room(fleet_model *m, weft_error *err)
 
 /* ---- loading --------------------------------------------------------------------------------- */
 
+/* Beside the model's own. Of the state as much as the engine takes where nothing is said. */
+static uint64_t draft_bytes(const fleet_model *m)
+{
+    const weft_engine_options *o = &m->options;
+    weft_model_info info = {.struct_size = sizeof info};
+    if (m->drafting == NULL || weft_model_get_info(m->drafting, &info, NULL) != WEFT_OK) return 0;
+    if (info.drafts_for != 0) return info.n_bytes;
+    return info.n_bytes + (o->draft_memory_bytes != 0 ? o->draft_memory_bytes : DRAFT_STATE_BYTES);
+}
+
 /* What the sequences of a server may take: that of as many as may run together, of the longest
  * kind, but no more than a quarter of the machine's memory unless one alone needs it. */
 static weft_status choose_memory(fleet_model *m, weft_error *err)
@@ -216,7 +236,7 @@ static void open_model(uv_work_t *work)
     if (status == WEFT_OK) status = weft_model_get_info(m->model, &m->info, &m->error);
     if (status == WEFT_OK) status = take_drafter(m, &m->error);
     if (status == WEFT_OK) status = choose_memory(m, &m->error);
-    m->n_bytes = m->info.n_bytes + m->options.memory_bytes;
+    m->n_bytes = m->info.n_bytes + m->options.memory_bytes + draft_bytes(m);
     m->load_status = status;
 }
 
@@ -239,15 +259,38 @@ static void answer_waits(fleet_model *m, uint32_t status)
     }
 }
 
+/* Whoever started the server may not be among those who ask for the model. */
+static void note_load(const fleet_model *m)
+{
+    char line[640];
+    const server_options *o = m->fleet->options;
+    if (o->log == NULL || m->fleet->closing) return;
+    snprintf(line, sizeof line, "'%.300s' is not loaded: %s", m->name, m->error.message);
+    o->log(o->user, line);
+}
+
 /* status: of HTTP. */
 static void fail_load(fleet_model *m, uint32_t status)
 {
+    note_load(m);
     close_model(m);
     m->state = FLEET_STATE_FAILED;
     m->failed_ms = uv_now(m->fleet->loop);
     /* What only lacks room is tried again at once. */
     if (status == 503) m->failed_ms -= RETRY_MS < m->failed_ms ? RETRY_MS : m->failed_ms;
     answer_waits(m, status);
+}
+
+/* What was asked for all models, and this one has not. */
+static void note_no_head(const fleet_model *m)
+{
+    char line[320];
+    const server_options *o = m->fleet->options;
+    bool wanted = o->draft != NULL && strcmp(o->draft, "mtp") == 0;
+    if (!wanted || m->info.has_mtp || o->log == NULL) return;
+    snprintf(line, sizeof line, "'%.256s' has no head that drafts (mtp): it answers without",
+             m->name);
+    o->log(o->user, line);
 }
 
 static void finish_load(fleet_model *m)
@@ -265,6 +308,7 @@ static void finish_load(fleet_model *m)
         m->state = FLEET_STATE_READY;
         m->loaded_ms = uv_now(f->loop) - m->used_ms;
         m->used_ms = uv_now(f->loop);
+        note_no_head(m);
         answer_waits(m, 200);
     } else {
         fail_load(m, 500);
@@ -430,11 +474,10 @@ fleet_model *fleet_at(const fleet *f, uint32_t i)
 
 fleet_model *fleet_find(const fleet *f, str name)
 {
-    if (name.len == 0 || str_equal_text(name, "default")) return &f->models[0];
     for (uint32_t i = 0; i < f->n; i++) {
         if (str_equal_text(name, f->models[i].name)) return &f->models[i];
     }
-    return NULL;
+    return name.len == 0 || str_equal_text(name, "default") ? &f->models[0] : NULL;
 }
 
 void fleet_close(fleet *f)

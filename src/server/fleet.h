@@ -63,12 +63,13 @@ struct fleet_model {
 };
 
 /* options are borrowed. */
-weft_status fleet_create(uv_loop_t *loop, const server_options *options, fleet **f,
+weft_status fleet_create(uv_loop_t *loop, const server_options *options, fleet **out,
                          weft_error *err);
 uint32_t fleet_size(const fleet *f);
 fleet_model *fleet_at(const fleet *f, uint32_t i);
 
-/* By name; the first one for "" and "default". NULL: there is none. */
+/* By name; the first one for "", and for "default" when none is called that. NULL: there is none.
+ */
 fleet_model *fleet_find(const fleet *f, str name);
 
 /* Holds the model when it can be had: at once, when it is loaded, or when it has been, within the
@@ -88,6 +89,7 @@ void fleet_go_on(fleet_model *m);
 
 /* Whether the stepping thread works, and if not, why. */
 bool fleet_is_well(fleet_model *m, weft_error *why);
+uint64_t fleet_failed_steps(fleet_model *m);
 
 /* Ends the threads and closes all; then the loop must run until handles are closed. */
 void fleet_close(fleet *f);

@@ -17,7 +17,14 @@
 #include "server/prepare.h"
 #include "server/server_state.h"
 
-enum { TOKEN_TEXT_BYTES = 512, CALLS_MOST = 4096 };
+enum {
+    TOKEN_TEXT_BYTES = 512,
+    CALLS_MOST = 4096,
+    LARGE_BODY_BYTES = 1 << 20 /* what is left of it is worth to be given back */
+};
+
+/* How long a client may leave a full stream unread while others wait for a sequence. */
+#define UNREAD_NS ((uint64_t)5 * 1000000000)
 
 /* ---- the end --------------------------------------------------------------------------------- */
 
@@ -102,6 +109,9 @@ static void count_end(generation *g, const answer *a)
     m->n_cached_tokens += a->n_cached;
     m->n_drafted += a->n_drafted;
     m->n_accepted += a->n_accepted;
+    if (a->n_ids > 1)
+        histogram_add(&m->each_s, METRICS_EACH_S,
+                      (double)(a->ns_last - a->ns_first) / 1e9 / (a->n_ids - 1));
     if (a->done)
         histogram_add(&m->whole_s, METRICS_WHOLE_S,
                       (double)(clock_now_ns() - g->submitted_ns) / 1e9);
@@ -230,8 +240,15 @@ static answer_call *add_call(answer *a, str name)
     strbuf_init(&call->name, mem_system(), 0);
     strbuf_init(&call->arguments, mem_system(), 0);
     a->n_calls++;
-    strbuf_add(&call->name, name.ptr, name.len);
-    return call;
+    return strbuf_add(&call->name, name.ptr, name.len) == WEFT_OK ? call : NULL;
+}
+
+/* One call was allowed, and is there: what might come behind it is not waited for. (A grammar ends
+ * the answer itself.) */
+static void end_early(answer *a)
+{
+    a->ends_early = true;
+    weft_cancel(a->g->model->engine, a->handle, NULL);
 }
 
 /* False: out of memory. */
@@ -252,6 +269,7 @@ static bool keep_part(answer *a, const weft_part *part)
         return call == NULL || strbuf_add(&call->arguments, text.ptr, text.len) == WEFT_OK;
     case WEFT_PART_CALL_END:
         if (call != NULL) call->whole = true;
+        if (call != NULL && a->g->one_call && !a->g->has_grammar) end_early(a);
         return true;
     case WEFT_PART_CALL_UNDONE:
         if (call != NULL) call->undone = true;
@@ -293,23 +311,20 @@ static bool give_text(answer *a, const char *text, size_t n)
 
 /* ---- events ---------------------------------------------------------------------------------- */
 
-static void note_time(answer *a)
+/* When tokens were sampled, not when they were polled. */
+static void note_time(answer *a, const weft_event *event)
 {
     metrics *m = &a->g->model->metrics;
-    uint64_t now = clock_now_ns();
-    if (a->first_ns == 0) {
-        a->first_ns = now;
-        histogram_add(&m->first_s, METRICS_FIRST_S, (double)(now - a->g->submitted_ns) / 1e9);
-    } else {
-        histogram_add(&m->between_s, METRICS_BETWEEN_S, (double)(now - a->last_ns) / 1e9);
-    }
-    a->last_ns = now;
+    if (a->ns_first == 0)
+        histogram_add(&m->first_s, METRICS_FIRST_S, (double)event->ns_first / 1e9);
+    a->ns_first = event->ns_first;
+    a->ns_last = event->ns_last;
     m->n_new_tokens++;
 }
 
 static bool take_token(answer *a, const weft_event *event)
 {
-    note_time(a);
+    note_time(a, event);
     return keep_logprobs(a, event) && keep_id(a, event->token) &&
            give_text(a, event->text, event->n_text);
 }
@@ -319,7 +334,7 @@ static void remember(answer *a, const weft_event *event)
 {
     const generation *g = a->g;
     uint32_t n = a->n_ids;
-    if (!g->is_chat || a->finish != WEFT_FINISH_STOP || event->stop_text >= 0) return;
+    if (!g->is_chat || event->finish != WEFT_FINISH_STOP || event->stop_text >= 0) return;
     if (event->stop_id >= 0 && n > 0 && a->ids[n - 1] == event->stop_id) n--;
     replay_key key;
     replay_key_init(&key, str_of(g->model->name), (str){strbuf_text(&a->content), a->content.len});
@@ -336,6 +351,7 @@ static bool take_done(answer *a, const weft_event *event)
 {
     generation *g = a->g;
     a->finish = event->finish;
+    if (a->ends_early && a->finish != WEFT_FINISH_ERROR) a->finish = WEFT_FINISH_STOP;
     a->stop_text = event->stop_text;
     a->n_known = event->n_known;
     a->n_cached = event->n_cached;
@@ -395,7 +411,8 @@ static void end_whole(generation *g)
     strbuf out;
     strbuf_init(&out, mem_system(), 0);
     g->api->end(g, &out);
-    if (out.status != WEFT_OK) {
+    /* err: the last event could not be made. */
+    if (out.status != WEFT_OK || g->err.status != WEFT_OK) {
         strbuf_deinit(&out);
         break_off(g);
         return;
@@ -422,10 +439,27 @@ static void generation_poll(generation *g)
     if (g->n_done == g->n_answers && g->x->conn != NULL) end_whole(g);
 }
 
+/* A sequence that rests until its client reads is not there for others: it may rest for a while, or
+ * when none of them waits. */
+static void check_reader(generation *g)
+{
+    weft_engine_info info = {.struct_size = sizeof info};
+    uint64_t now = clock_now_ns();
+    if (g->full_ns == 0 && exchange_is_full(g->x)) g->full_ns = now;
+    if (g->full_ns == 0 || now - g->full_ns < UNREAD_NS) return;
+    if (weft_engine_get_info(g->model->engine, &info, NULL) != WEFT_OK) return;
+    if (info.n_waiting > 0) exchange_cut(g->x);
+}
+
 void generation_poll_all(fleet_model *m)
 {
+    weft_error why = {WEFT_OK, ""};
+    bool well = fleet_is_well(m, &why);
     for (generation *g = m->first, *next; g != NULL; g = next) {
         next = g->next;
+        /* Nobody steps for it any more. */
+        if (!well && g->err.status == WEFT_OK) g->err = why;
+        check_reader(g);
         generation_poll(g);
     }
 }
@@ -434,6 +468,7 @@ static void on_drained(exchange *x)
 {
     generation *g = x->state;
     if (!g->listed) return;
+    g->full_ns = 0;
     fleet_kick(g->model);
     generation_poll(g);
 }
@@ -456,16 +491,28 @@ static void begin_answers(generation *g)
     generation_poll(g);
 }
 
+/* Here, not in the loop's thread: a large document takes its time. */
+static void drop_document(generation *g)
+{
+    json_doc_free(&g->doc);
+    strbuf_deinit(&g->messages);
+    strbuf_deinit(&g->tools);
+    strbuf_deinit(&g->variables);
+    if (g->x->in.body.len >= LARGE_BODY_BYTES) mem_trim();
+}
+
 static void prepare_work(exchange *x)
 {
     generation *g = x->state;
-    prepare_generation(g);
-    json_doc_free(&g->doc);
+    weft_status status = prepare_generation(g);
+    if (status != WEFT_OK) err_set(&g->err, status, "out of memory for the request");
+    drop_document(g);
 }
 
 static void after_prepare(exchange *x)
 {
     generation *g = x->state;
+    exchange_drop_body(x);
     if (x->conn == NULL) {
         finish_exchange(g);
     } else if (g->err.status != WEFT_OK) {
@@ -517,17 +564,25 @@ static void after_read(exchange *x)
     fleet_acquire(m, &g->wait);
 }
 
-static void read_work(exchange *x)
+static void read_body(generation *g)
 {
-    generation *g = x->state;
-    const strbuf *body = &x->in.body;
+    const strbuf *body = &g->x->in.body;
     weft_status status = json_parse(&g->doc, strbuf_text(body), body->len, &g->err);
     if (status != WEFT_OK) {
         err_context(&g->err, "the body: ");
         return;
     }
-    if (g->api->read(g, g->doc.root, g->param, &g->err) != WEFT_OK) return;
-    asked_read_lists(&g->asked, &g->lists, g->param, &g->err);
+    status = g->api->read(g, g->doc.root, g->param, &g->err);
+    if (status == WEFT_OK) status = asked_read_lists(&g->asked, &g->lists, g->param, &g->err);
+    /* Where no sentence says what failed: nothing of it may be left out. */
+    if (status != WEFT_OK) err_set(&g->err, status, "out of memory for the request");
+}
+
+static void read_work(exchange *x)
+{
+    generation *g = x->state;
+    read_body(g);
+    if (g->err.status != WEFT_OK) drop_document(g);
 }
 
 static void make_id(generation *g)
@@ -537,6 +592,7 @@ static void make_id(generation *g)
     uint64_t b = rng_u64(a, clock_now_ns());
     snprintf(g->id, sizeof g->id, "%016llx%08llx", (unsigned long long)a,
              (unsigned long long)(b >> 32));
+    /* Another one each time, of 53 bits, so that every reader of JSON keeps them all. */
     g->asked.seed = b >> 11;
     g->created = (int64_t)time(NULL);
 }
@@ -547,6 +603,7 @@ void generation_start(exchange *x, const generation_api *api)
     void *own = api->own_bytes > 0 ? mem_alloc_zero(mem_system(), api->own_bytes) : NULL;
     if (g == NULL || (api->own_bytes > 0 && own == NULL)) {
         mem_free(mem_system(), g, sizeof *g);
+        mem_free(mem_system(), own, api->own_bytes);
         exchange_fail(x, 503, NULL, "out of memory for the request");
         return;
     }

@@ -37,9 +37,10 @@ typedef struct answer {
     weft_finish finish;
     int32_t stop_text;
     uint32_t n_known, n_cached, n_drafted, n_accepted, n_paused;
-    uint64_t first_ns, last_ns; /* when its first and its last token were seen; 0: never */
+    uint64_t ns_first, ns_last; /* from the submit to its first token, and its last; 0: none */
     bool done;
-    void *own; /* the interface's */
+    bool ends_early; /* it was cancelled since all that may be said is */
+    void *own;       /* the interface's */
 } answer;
 
 typedef struct generation_prompt {
@@ -107,6 +108,7 @@ struct generation {
     float *vectors; /* [n_prompts, n_dims] */
     /* Made ready. */
     weft_chat *chat;
+    bool has_grammar;      /* the chat has */
     weft_grammar *grammar; /* of what is no chat */
     int32_t *stop_ids;     /* [n_stop_ids]; NULL: the request has none of its own */
     uint32_t n_stop_ids;
@@ -115,8 +117,9 @@ struct generation {
     uint32_t n_answers, n_done;
     uint32_t n_prompt_tokens; /* of all prompts */
     uint64_t submitted_ns;
-    int64_t created; /* Unix time */
-    char id[40];     /* without the interface's prefix */
+    uint64_t full_ns; /* since when its client has not read; 0: it does */
+    int64_t created;  /* Unix time */
+    char id[40];      /* without the interface's prefix */
 };
 
 /* Begins: the exchange is the generation's from here on. */

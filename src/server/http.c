@@ -74,6 +74,7 @@ static int on_field(llhttp_t *l, const char *at, size_t n)
     http_parser *p = l->data;
     http_request *r = &p->request;
     if (p->state != HTTP_STATE_HEAD) return 0;
+    if (n == 0) return refuse(p, 400, "a header has no name");
     if (r->n_headers == HTTP_HEADERS) return refuse(p, 431, "there are more than 64 headers");
     r->headers[r->n_headers++].name = (str){at, n};
     return 0;
@@ -83,6 +84,7 @@ static int on_value(llhttp_t *l, const char *at, size_t n)
 {
     http_parser *p = l->data;
     if (p->state != HTTP_STATE_HEAD) return 0;
+    if (p->request.n_headers == 0) return refuse(p, 400, "a header has no name");
     while (n > 0 && (at[n - 1] == ' ' || at[n - 1] == '\t')) n--;
     p->request.headers[p->request.n_headers - 1].value = (str){at, n};
     return 0;
@@ -172,7 +174,10 @@ static int on_body(llhttp_t *l, const char *at, size_t n)
 static int on_chunk(llhttp_t *l)
 {
     http_parser *p = l->data;
+    const strbuf *body = &p->request.body;
     p->n_chunks++;
+    if (l->content_length > body->limit - body->len)
+        return refuse(p, 413, "the body is larger than this server takes");
     return 0;
 }
 
@@ -272,6 +277,7 @@ static size_t feed_body(http_parser *p, const char *bytes, size_t n_bytes)
         n = (size_t)(llhttp_get_error_pos(&p->llhttp) - bytes);
     } else if (error != HPE_OK) {
         refuse_parse(p, error);
+        return n;
     }
     size_t content = p->request.body.len - before;
     p->n_frame += n - content;
@@ -323,7 +329,6 @@ const char *http_reason(uint32_t status)
     } REASONS[] = {
         {200, "OK"},
         {204, "No Content"},
-        {304, "Not Modified"},
         {400, "Bad Request"},
         {401, "Unauthorized"},
         {403, "Forbidden"},
@@ -332,16 +337,13 @@ const char *http_reason(uint32_t status)
         {408, "Request Timeout"},
         {411, "Length Required"},
         {413, "Content Too Large"},
-        {415, "Unsupported Media Type"},
         {417, "Expectation Failed"},
         {421, "Misdirected Request"},
-        {429, "Too Many Requests"},
         {431, "Request Header Fields Too Large"},
         {500, "Internal Server Error"},
         {501, "Not Implemented"},
         {503, "Service Unavailable"},
         {505, "HTTP Version Not Supported"},
-        {529, "Overloaded"},
     };
     for (size_t i = 0; i < COUNT_OF(REASONS); i++) {
         if (REASONS[i].status == status) return REASONS[i].reason;

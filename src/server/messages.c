@@ -33,14 +33,47 @@ static const field_row MESSAGE_ROWS[] = {
     {"function_call", FIELD_REFUSED, 0, 0, 0, NULL},
 };
 
+static weft_status too_long(weft_status status, const char *what, weft_error *err)
+{
+    return status == WEFT_OK ? status : err_set(err, status, "%s too long", what);
+}
+
 /* ---- content --------------------------------------------------------------------------------- */
 
-static weft_status add_image(generation *g, const json *part, const char *name, char *param,
+typedef struct content_part {
+    const json *type, *text, *image;
+} content_part;
+
+static const field_row PART_ROWS[] = {
+    {"type", FIELD_JSON, offsetof(content_part, type), 0, 0, NULL},
+    {"text", FIELD_JSON, offsetof(content_part, text), 0, 0, NULL},
+    {"image_url", FIELD_JSON, offsetof(content_part, image), 0, 0, NULL},
+    {"image", FIELD_JSON, offsetof(content_part, image), 0, 0, NULL},
+    /* Images come to as many tokens as the model wants for them. */
+    {"detail", FIELD_IGNORED, 0, 0, 0, NULL},
+    {"annotations", FIELD_IGNORED, 0, 0, 0, NULL},
+    {"logprobs", FIELD_IGNORED, 0, 0, 0, NULL},
+    {"cache_control", FIELD_IGNORED, 0, 0, 0, NULL},
+    {"prompt_cache_breakpoint", FIELD_IGNORED, 0, 0, 0, NULL},
+};
+
+static weft_status add_image(generation *g, const json *image, const char *name, char *param,
                              weft_error *err)
 {
-    const json *image = json_get(part, "image_url");
-    if (image == NULL) image = json_get(part, "image");
-    str url = json_text(json_kind_of(image) == JSON_KIND_OBJECT ? json_get(image, "url") : image);
+    static const field_row ROWS[] = {
+        {"url", FIELD_JSON, 0, 0, 0, NULL},
+        {"detail", FIELD_IGNORED, 0, 0, 0, NULL},
+    };
+    char where[FIELD_NAME_BYTES];
+    field_table table = {ROWS, COUNT_OF(ROWS), &image};
+    if (json_kind_of(image) == JSON_KIND_OBJECT) {
+        const json *object = image;
+        snprintf(where, sizeof where, "%.44s.image_url.", name);
+        image = NULL;
+        weft_status status = fields_read(object, where, &table, 1, param, err);
+        if (status != WEFT_OK) return status;
+    }
+    str url = json_text(image);
     if (url.ptr == NULL || url.len == 0)
         return field_wrong(param, name, err, "has an image without a URL");
     if (g->n_images == GENERATION_IMAGES)
@@ -52,10 +85,22 @@ static weft_status add_image(generation *g, const json *part, const char *name, 
 static weft_status add_part(generation *g, const json *part, bool plain, const char *name,
                             char *param, weft_error *err)
 {
+    char where[FIELD_NAME_BYTES];
+    content_part p = {.text = NULL};
+    field_table table = {PART_ROWS, COUNT_OF(PART_ROWS), &p};
     str type = json_text(json_get(part, "type"));
     const json *text = json_get(part, "text");
     bool is_text = str_equal_text(type, "text") || str_equal_text(type, "input_text") ||
                    str_equal_text(type, "output_text");
+    bool is_image = str_equal_text(type, "image_url") || str_equal_text(type, "input_image");
+    if (!is_text && (!is_image || plain)) {
+        return field_wrong(param, name, err,
+                           "has a part of type '%.*s', expected text or image_url",
+                           (int)(type.len < 32 ? type.len : 32), type.ptr == NULL ? "" : type.ptr);
+    }
+    snprintf(where, sizeof where, "%.44s.", name);
+    weft_status status = fields_read(part, where, &table, 1, param, err);
+    if (status != WEFT_OK) return status;
     if (is_text && json_kind_of(text) != JSON_KIND_TEXT)
         return field_wrong(param, name, err, "has a text part without text");
     if (is_text && plain) return WEFT_OK;
@@ -64,10 +109,7 @@ static weft_status add_part(generation *g, const json *part, bool plain, const c
         json_write_text(json_text(text), &g->messages);
         return strbuf_add_char(&g->messages, '}');
     }
-    bool is_image = str_equal_text(type, "image_url") || str_equal_text(type, "input_image");
-    if (is_image && !plain) return add_image(g, part, name, param, err);
-    return field_wrong(param, name, err, "has a part of type '%.*s', expected text or image_url",
-                       (int)(type.len < 32 ? type.len : 32), type.ptr == NULL ? "" : type.ptr);
+    return add_image(g, p.image, name, param, err);
 }
 
 static bool has_images(const json *content)
@@ -121,6 +163,28 @@ weft_status messages_write_content(generation *g, const json *content, const cha
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 
+static weft_status check_call(const json *call, const json *function, const char *name, char *param,
+                              weft_error *err)
+{
+    static const field_row ROWS[] = {
+        {"type", FIELD_REFUSED, 0, 0, 0, "\"function\""},
+        {"id", FIELD_IGNORED, 0, 0, 0, NULL},
+        {"function", FIELD_IGNORED, 0, 0, 0, NULL},
+        {"index", FIELD_IGNORED, 0, 0, 0, NULL}, /* of a stream */
+    };
+    static const field_row FUNCTION_ROWS[] = {
+        {"name", FIELD_IGNORED, 0, 0, 0, NULL},
+        {"arguments", FIELD_IGNORED, 0, 0, 0, NULL},
+    };
+    char where[NAME_BYTES];
+    field_table table = {ROWS, COUNT_OF(ROWS), NULL};
+    field_table inner = {FUNCTION_ROWS, COUNT_OF(FUNCTION_ROWS), NULL};
+    snprintf(where, sizeof where, "%.44s.", name);
+    weft_status status = fields_read(call, where, &table, 1, param, err);
+    snprintf(where, sizeof where, "%.44s.function.", name);
+    return status == WEFT_OK ? fields_read(function, where, &inner, 1, param, err) : status;
+}
+
 static weft_status write_call(generation *g, const json *call, const char *name, char *param,
                               weft_error *err)
 {
@@ -130,6 +194,8 @@ static weft_status write_call(generation *g, const json *call, const char *name,
     str id = json_text(json_get(call, "id"));
     if (called.ptr == NULL || called.len == 0)
         return field_wrong(param, name, err, "has a call without a function's name");
+    weft_status status = check_call(call, function, name, param, err);
+    if (status != WEFT_OK) return status;
     strbuf *out = &g->messages;
     strbuf_add_text(out, "{\"type\":\"function\",\"id\":");
     json_write_text(id.ptr != NULL ? id : (str){"", 0}, out);
@@ -304,7 +370,7 @@ weft_status messages_read(generation *g, const json *messages, char *param, weft
     }
     messages_forget_results(&results);
     if (status == WEFT_OK) status = strbuf_add_char(&g->messages, ']');
-    return status == WEFT_OK ? status : err_set(err, status, "the messages are too long");
+    return too_long(status, "the messages are", err);
 }
 
 /* ---- tools ----------------------------------------------------------------------------------- */
@@ -329,33 +395,140 @@ weft_status messages_read_tools(generation *g, const json *tools, char *param, w
     }
     g->has_tools = true;
     weft_status status = json_write(tools, 0, &g->tools);
-    return status == WEFT_OK ? status : err_set(err, status, "tools are too long");
+    return too_long(status, "tools are", err);
 }
 
-weft_status messages_read_format(generation *g, const json *format, const char *name, char *param,
+weft_status messages_add_tool(generation *g, const messages_tool *tool, weft_error *err)
+{
+    strbuf *out = &g->tools;
+    strbuf_add_text(out, out->len == 0 ? "[" : ",");
+    strbuf_add_text(out, "{\"type\":\"function\",\"function\":{\"name\":");
+    json_write_text(tool->name, out);
+    if (tool->description.ptr != NULL) {
+        strbuf_add_text(out, ",\"description\":");
+        json_write_text(tool->description, out);
+    }
+    if (tool->parameters != NULL) {
+        strbuf_add_text(out, ",\"parameters\":");
+        json_write(tool->parameters, 0, out);
+    }
+    if (tool->strict) strbuf_add_text(out, ",\"strict\":true");
+    return too_long(strbuf_add_text(out, "}}"), "tools are", err);
+}
+
+weft_status messages_end_tools(generation *g, weft_error *err)
+{
+    return too_long(strbuf_add_char(&g->tools, ']'), "tools are", err);
+}
+
+typedef struct named_choice {
+    str type, name;
+    const json *function;
+} named_choice;
+
+static weft_status read_named(generation *g, const json *choice, bool in_function, char *param,
+                              weft_error *err)
+{
+    static const field_row NESTED[] = {
+        {"type", FIELD_TEXT, offsetof(named_choice, type), 0, 0, NULL},
+        {"function", FIELD_JSON, offsetof(named_choice, function), 0, 0, NULL},
+    };
+    static const field_row NAME[] = {
+        {"name", FIELD_TEXT, offsetof(named_choice, name), 0, 0, NULL},
+        {"type", FIELD_TEXT, offsetof(named_choice, type), 0, 0, NULL},
+    };
+    named_choice c = {.function = NULL};
+    field_table nested = {NESTED, COUNT_OF(NESTED), &c};
+    field_table flat = {NAME, in_function ? 1 : 2, &c};
+    weft_status status = WEFT_OK;
+    if (!str_equal_text(json_text(json_get(choice, "type")), "function"))
+        return field_wrong(param, "tool_choice", err,
+                           "is not auto, none, required or a function by its name");
+    if (in_function) status = fields_read(choice, "tool_choice.", &nested, 1, param, err);
+    if (status == WEFT_OK)
+        status = fields_read(in_function ? c.function : choice,
+                             in_function ? "tool_choice.function." : "tool_choice.", &flat, 1,
+                             param, err);
+    if (status != WEFT_OK) return status;
+    if (c.name.len == 0) return field_wrong(param, "tool_choice", err, "names no function");
+    if (!g->has_tools)
+        return field_wrong(param, "tool_choice", err, "names a function, and there are no tools");
+    return too_long(strbuf_add(&g->tool_name, c.name.ptr, c.name.len), "tool_choice is", err);
+}
+
+weft_status messages_read_choice(generation *g, const json *choice, bool in_function, char *param,
                                  weft_error *err)
 {
-    if (format == NULL) return WEFT_OK;
-    str type = json_text(json_get(format, "type"));
-    if (str_equal_text(type, "text")) return WEFT_OK;
-    if (str_equal_text(type, "json_object")) {
+    static const char *const WORDS[] = {"auto", "none", "required"};
+    str word = json_text(choice);
+    if (choice == NULL) return WEFT_OK;
+    for (size_t i = 0; i < COUNT_OF(WORDS); i++) {
+        if (!str_equal_text(word, WORDS[i])) continue;
+        g->tool_choice = WORDS[i];
+        if (i == 2 && !g->has_tools)
+            return field_wrong(param, "tool_choice", err, "is 'required', and there are no tools");
+        return WEFT_OK;
+    }
+    return read_named(g, choice, in_function, param, err);
+}
+
+/* ---- forms ----------------------------------------------------------------------------------- */
+
+typedef struct format {
+    str type;
+    const json *nested, *schema;
+} format;
+
+/* Names and descriptions are for people; a form is held to exactly, strict or not. */
+static const field_row FORMAT_ROWS[] = {
+    {"type", FIELD_TEXT, offsetof(format, type), 0, 0, NULL},
+    {"json_schema", FIELD_JSON, offsetof(format, nested), 0, 0, NULL},
+    {"schema", FIELD_JSON, offsetof(format, schema), 0, 0, NULL},
+    {"name", FIELD_IGNORED, 0, 0, 0, NULL},
+    {"description", FIELD_IGNORED, 0, 0, 0, NULL},
+    {"strict", FIELD_IGNORED, 0, 0, 0, NULL},
+};
+
+weft_status messages_read_format(generation *g, const json *from, const char *name, char *param,
+                                 weft_error *err)
+{
+    char where[FIELD_NAME_BYTES];
+    format f = {.schema = NULL};
+    field_table table = {FORMAT_ROWS, COUNT_OF(FORMAT_ROWS), &f};
+    if (from == NULL) return WEFT_OK;
+    snprintf(where, sizeof where, "%.40s.", name);
+    weft_status status = fields_read(from, where, &table, 1, param, err);
+    if (status != WEFT_OK) return status;
+    bool has_schema = f.schema != NULL || f.nested != NULL;
+    bool is_object = str_equal_text(f.type, "json_object");
+    bool is_text = str_equal_text(f.type, "text");
+    if (is_text && !has_schema) return WEFT_OK;
+    if (is_text || (f.schema != NULL && f.nested != NULL))
+        return field_wrong(param, name, err,
+                           is_text ? "is text, and has a schema" : "has two schemas");
+    if (is_object && !has_schema) {
         g->has_form = true;
         g->form_kind = WEFT_GRAMMAR_JSON;
         return WEFT_OK;
     }
-    if (!str_equal_text(type, "json_schema"))
+    /* llama.cpp's clients have the schema of an object with json_object. */
+    if (!is_object && !str_equal_text(f.type, "json_schema"))
         return field_wrong(param, name, err,
                            "has no type, or one that is not text, json_object or "
                            "json_schema");
     /* OpenAI's chat has the schema one level deeper than its responses. */
-    const json *schema = json_get(json_get(format, "json_schema"), "schema");
-    if (schema == NULL) schema = json_get(format, "schema");
-    if (json_kind_of(schema) != JSON_KIND_OBJECT && json_kind_of(schema) != JSON_KIND_BOOL)
+    if (f.nested != NULL) {
+        table.rows = FORMAT_ROWS + 2;
+        table.n_rows = COUNT_OF(FORMAT_ROWS) - 2;
+        snprintf(where, sizeof where, "%.40s.json_schema.", name);
+        status = fields_read(f.nested, where, &table, 1, param, err);
+    }
+    if (status != WEFT_OK) return status;
+    if (json_kind_of(f.schema) != JSON_KIND_OBJECT && json_kind_of(f.schema) != JSON_KIND_BOOL)
         return field_wrong(param, name, err, "has no schema");
     g->has_form = true;
     g->form_kind = WEFT_GRAMMAR_SCHEMA;
-    weft_status status = json_write(schema, 0, &g->form);
-    return status == WEFT_OK ? status : err_set(err, status, "the schema is too long");
+    return too_long(json_write(f.schema, 0, &g->form), "the schema is", err);
 }
 
 /* ---- variables ------------------------------------------------------------------------------- */
@@ -398,5 +571,5 @@ weft_status messages_write_variables(generation *g, const messages_variables *v,
         json_write(value, 0, out);
     }
     weft_status status = strbuf_add_char(out, '}');
-    return status == WEFT_OK ? status : err_set(err, status, "chat_template_kwargs are too long");
+    return too_long(status, "chat_template_kwargs are", err);
 }

@@ -28,9 +28,25 @@ weft_status messages_write_content(generation *g, const json *content, const cha
 /* [{"type": "function", "function": {...}}] to g->tools, checked. */
 weft_status messages_read_tools(generation *g, const json *tools, char *param, weft_error *err);
 
+/* "auto", "none", "required" or a tool by its name, which stands in the member "function" or beside
+ * the type. Behind the tools. */
+weft_status messages_read_choice(generation *g, const json *choice, bool in_function, char *param,
+                                 weft_error *err);
+
+/* A tool of an interface that has them in another form; parameters may be NULL. */
+typedef struct messages_tool {
+    str name, description;
+    const json *parameters;
+    bool strict;
+} messages_tool;
+
+/* To g->tools, one by one; then the end. LIMIT when they are too long. */
+weft_status messages_add_tool(generation *g, const messages_tool *tool, weft_error *err);
+weft_status messages_end_tools(generation *g, weft_error *err);
+
 /* {"type": "json_schema", ...}, "text" or "json_object": what the content must be. name: of the
  * field. */
-weft_status messages_read_format(generation *g, const json *format, const char *name, char *param,
+weft_status messages_read_format(generation *g, const json *from, const char *name, char *param,
                                  weft_error *err);
 
 /* What a request says to the template, each by the name that templates know it by. */

@@ -17,14 +17,14 @@ typedef struct metrics {
     uint64_t n_stop, n_length, n_cancelled, n_errors, n_deadline;
     uint64_t n_prompt_tokens, n_cached_tokens, n_new_tokens;
     uint64_t n_drafted, n_accepted;
-    histogram first_s, between_s, whole_s; /* to the first token; between two; to the end */
+    histogram first_s, each_s, whole_s; /* to the first token; for each further one; to the end */
 } metrics;
 
 void histogram_add(histogram *h, const double *bounds, double value);
 
 /* Upper bounds in seconds, [METRICS_BUCKETS]. */
 extern const double METRICS_FIRST_S[METRICS_BUCKETS];
-extern const double METRICS_BETWEEN_S[METRICS_BUCKETS];
+extern const double METRICS_EACH_S[METRICS_BUCKETS];
 extern const double METRICS_WHOLE_S[METRICS_BUCKETS];
 
 #endif

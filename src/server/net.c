@@ -1,27 +1,32 @@
 /* net.c - connections on libuv.
  *
- * A connection reads one request at a time; what comes behind it waits in `rest`, which is bounded:
- * beyond that reading stops. Reading goes on while an answer is made, since the end of the stream
- * is how a client that leaves is seen. */
+ * A connection reads one request at a time; what comes behind it waits in `rest`, which is bounded.
+ * Reading goes on while an answer is made, since the end of the stream is how a client that leaves
+ * is seen: who sends more than fits is taken for one who has left. Where only answers wait to be
+ * read, reading stops. */
 #include "server/net.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/mem.h"
 
 enum {
     READ_BYTES = 64 * 1024,
     REST_BYTES = 64 * 1024,
-    FULL_BYTES = 256 * 1024, /* that wait for the client: no more is made */
+    BEHIND_BYTES = 256 * 1024, /* most of it while an answer is made */
+    FULL_BYTES = 256 * 1024,   /* that wait for the client: no more is made */
     BACKLOG = 512,
     TICK_MS = 100,
     /* A refused body is read on for so much and so long: closing a socket with unread bytes makes
      * the system drop the answer that the client has not seen yet. */
     LINGER_BYTES = 1 << 20,
     LINGER_MS = 2000,
-    HEAD_LINES_BYTES = 1024
+    HEAD_LINES_BYTES = 1024,
+    /* A body so small is taken even when others have used up what there is for bodies. */
+    BODY_FREE_BYTES = 64 * 1024
 };
 
 struct conn {
@@ -35,10 +40,13 @@ struct conn {
     uint64_t deadline;      /* of uv_now(): when it is closed for doing nothing; 0: never */
     uint64_t body_deadline; /* of the whole body; 0: none is read */
     size_t n_unwritten;
+    size_t n_queued; /* of n_unwritten, that the system has not taken, when it was looked at last */
     size_t n_lingered;
+    size_t n_body;  /* bytes of memory that its body has, as counted in net */
     bool begun;     /* bytes of a request are there */
     bool lingering; /* it has said its last */
     bool full;      /* `rest` is: reading stopped */
+    bool unread;    /* requests wait until answers before them were read */
     bool closing;
 };
 
@@ -52,7 +60,9 @@ struct net {
     conn *first;
     net_info info;
     uint16_t port;
+    size_t n_bodies; /* bytes of memory that bodies have, of requests under way too */
     bool loopback, draining, listening;
+    bool stalled; /* there was no memory for a connection, which waits to be accepted */
     char buffer[READ_BYTES];
 };
 
@@ -60,9 +70,11 @@ typedef struct write_job {
     uv_write_t request;
     conn *conn;
     size_t n_bytes; /* of the job */
-    uv_buf_t rest;
+    size_t n;       /* of bytes */
     char bytes[];
 } write_job;
+
+static void next_request(conn *c);
 
 static uint64_t now_ms(const conn *c)
 {
@@ -83,6 +95,7 @@ static void on_closed(uv_handle_t *handle)
     if (c->next != NULL) c->next->prev = c->prev;
     if (n->first == c) n->first = c->next;
     n->info.n_connections--;
+    n->n_bodies -= c->n_body;
     http_deinit(&c->http);
     strbuf_deinit(&c->rest);
     mem_free(mem_system(), c, sizeof *c);
@@ -105,12 +118,22 @@ static void on_shutdown(uv_shutdown_t *request, int status)
     if (status != 0) conn_close(c);
 }
 
+static void count_body(conn *c)
+{
+    size_t n_bytes = c->http.request.body.capacity;
+    c->net->n_bodies += n_bytes - c->n_body;
+    c->n_body = n_bytes;
+}
+
 /* Its last answer is written; what the client still sends is read and dropped until it ends. */
 static void conn_linger(conn *c)
 {
     if (c->lingering || c->closing) return;
     c->lingering = true;
+    c->body_deadline = 0;
     strbuf_deinit(&c->rest);
+    strbuf_deinit(&c->http.request.body);
+    count_body(c);
     c->deadline = now_ms(c) + LINGER_MS + (c->n_unwritten > 0 ? c->net->options->unread_ms : 0);
     if (uv_shutdown(&c->shutdown, (uv_stream_t *)&c->tcp, on_shutdown) != 0) conn_close(c);
 }
@@ -121,17 +144,18 @@ static void on_written(uv_write_t *request, int status)
 {
     write_job *job = request->data;
     conn *c = job->conn;
-    c->n_unwritten -= job->rest.len;
-    bool is_space =
-        c->n_unwritten < FULL_BYTES / 2 && c->n_unwritten + job->rest.len >= FULL_BYTES / 2;
+    c->n_unwritten -= job->n;
+    bool is_space = c->n_unwritten < FULL_BYTES / 2 && c->n_unwritten + job->n >= FULL_BYTES / 2;
     mem_free(mem_system(), job, job->n_bytes);
     if (status != 0) {
         conn_close(c);
         return;
     }
     exchange *x = c->x;
-    if (x != NULL) c->deadline = c->n_unwritten > 0 ? now_ms(c) + c->net->options->unread_ms : 0;
+    bool waits = x != NULL || c->unread;
+    if (waits) c->deadline = c->n_unwritten > 0 ? now_ms(c) + c->net->options->unread_ms : 0;
     if (x != NULL && is_space && x->drained != NULL) x->drained(x);
+    if (x == NULL && is_space && c->unread) next_request(c);
 }
 
 /* What the socket takes at once is not copied. */
@@ -139,6 +163,7 @@ static void conn_write(conn *c, const char *bytes, size_t n)
 {
     if (c->closing || n == 0) return;
     if (c->n_unwritten == 0) {
+        // NOLINTNEXTLINE(performance-no-int-to-ptr): -Wcast-qual leaves no other way
         uv_buf_t buf = {.base = (char *)(uintptr_t)bytes, .len = n};
         int taken = uv_try_write((uv_stream_t *)&c->tcp, &buf, 1);
         if (taken < 0 && taken != UV_EAGAIN) {
@@ -157,12 +182,13 @@ static void conn_write(conn *c, const char *bytes, size_t n)
         conn_close(c);
         return;
     }
-    *job = (write_job){.conn = c, .n_bytes = n_bytes, .rest = {.base = job->bytes, .len = n}};
+    *job = (write_job){.conn = c, .n_bytes = n_bytes, .n = n};
     job->request.data = job;
     memcpy(job->bytes, bytes, n);
     if (c->n_unwritten == 0) c->deadline = now_ms(c) + c->net->options->unread_ms;
     c->n_unwritten += n;
-    if (uv_write(&job->request, (uv_stream_t *)&c->tcp, &job->rest, 1, on_written) == 0) return;
+    uv_buf_t rest = {.base = job->bytes, .len = n};
+    if (uv_write(&job->request, (uv_stream_t *)&c->tcp, &rest, 1, on_written) == 0) return;
     c->n_unwritten -= n;
     mem_free(mem_system(), job, n_bytes);
     conn_close(c);
@@ -175,6 +201,8 @@ static void write_head(strbuf *out, uint32_t minor, uint32_t status, const char 
     strbuf_printf(out, "HTTP/1.%u %u %s\r\n", minor == 0 ? 0U : 1U, status, http_reason(status));
     if (type != NULL) strbuf_printf(out, "Content-Type: %s\r\n", type);
     strbuf_add_text(out, "X-Content-Type-Options: nosniff\r\n");
+    if (status == 401) strbuf_add_text(out, "WWW-Authenticate: Bearer\r\n");
+    if (status == 503) strbuf_add_text(out, "Retry-After: 2\r\n");
 }
 
 /* The request is refused before it is an exchange. */
@@ -210,6 +238,8 @@ static void set_deadline(conn *c)
     if (c->x != NULL) {
         if (c->n_unwritten == 0) c->deadline = 0;
         c->body_deadline = 0;
+    } else if (c->unread) {
+        c->deadline = now_ms(c) + o->unread_ms;
     } else if (c->http.state == HTTP_STATE_BODY) {
         c->deadline = now_ms(c) + o->body_ms;
         if (c->body_deadline == 0) c->body_deadline = now_ms(c) + o->body_all_ms;
@@ -231,8 +261,10 @@ static void begin_exchange(conn *c)
     x->net = n;
     x->conn = c;
     http_take(&c->http, &x->in);
+    x->n_body = c->n_body;
+    c->n_body = 0;
     x->keep_alive = x->in.keep_alive && !n->draining;
-    x->begun_ns = uv_hrtime();
+    x->begun_ns = clock_now_ns();
     c->x = x;
     c->begun = false;
     set_deadline(c);
@@ -256,6 +288,19 @@ static bool admit(conn *c)
     return !c->closing;
 }
 
+/* Whether what all bodies have is still little enough. */
+static bool fits(conn *c)
+{
+    static const char BODY[] =
+        "{\"error\":{\"message\":\"too much is being read; try again later\","
+        "\"type\":\"server_error\",\"param\":null,\"code\":null}}";
+    count_body(c);
+    if (c->n_body <= BODY_FREE_BYTES || c->net->n_bodies <= c->net->options->bodies_bytes)
+        return true;
+    conn_refuse(c, 503, (str){BODY, sizeof BODY - 1});
+    return false;
+}
+
 /* A head that is whole is admitted before more is read. */
 static size_t feed_once(conn *c, const char *bytes, size_t n)
 {
@@ -268,7 +313,7 @@ static size_t feed_once(conn *c, const char *bytes, size_t n)
     bool whole = c->http.state == HTTP_STATE_BODY || c->http.state == HTTP_STATE_DONE;
     if (c->http.state == HTTP_STATE_BAD) {
         refuse_bad(c);
-    } else if (in_head && whole && !admit(c)) {
+    } else if (whole && ((in_head && !admit(c)) || !fits(c))) {
         return taken;
     } else if (c->http.state == HTTP_STATE_DONE) {
         begin_exchange(c);
@@ -280,11 +325,11 @@ static size_t feed_once(conn *c, const char *bytes, size_t n)
 
 static void keep_rest(conn *c, const char *bytes, size_t n)
 {
-    if (strbuf_add(&c->rest, bytes, n) != WEFT_OK) {
+    if (strbuf_add(&c->rest, bytes, n) != WEFT_OK || (c->x != NULL && c->rest.len > BEHIND_BYTES)) {
         conn_close(c);
         return;
     }
-    if (c->rest.len < REST_BYTES || c->full) return;
+    if (c->x != NULL || c->rest.len < REST_BYTES || c->full) return;
     c->full = true;
     uv_read_stop((uv_stream_t *)&c->tcp);
 }
@@ -297,8 +342,11 @@ static void take_bytes(conn *c, const char *bytes, size_t n)
             if (c->n_lingered > LINGER_BYTES) conn_close(c);
             return;
         }
-        if (c->x != NULL) {
+        /* A client that asks and does not read what it is answered is not answered on. */
+        if (c->x == NULL && c->n_unwritten >= FULL_BYTES) c->unread = true;
+        if (c->x != NULL || c->unread) {
             keep_rest(c, bytes, n);
+            set_deadline(c);
             return;
         }
         size_t taken = feed_once(c, bytes, n);
@@ -328,13 +376,15 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
 static void next_request(conn *c)
 {
     if (c->closing) return;
+    c->unread = c->n_unwritten >= FULL_BYTES;
     set_deadline(c);
-    if (c->rest.len == 0) return;
+    if (c->rest.len == 0 || c->unread) return;
     strbuf rest = c->rest;
     strbuf_init(&c->rest, mem_system(), 0);
     take_bytes(c, rest.ptr, rest.len);
     strbuf_deinit(&rest);
-    if (!c->full || c->closing || c->lingering || c->rest.len >= REST_BYTES) return;
+    if (!c->full || c->closing || c->lingering) return;
+    if (c->x == NULL && c->rest.len >= REST_BYTES) return;
     c->full = false;
     if (uv_read_start((uv_stream_t *)&c->tcp, on_buffer, on_read) != 0) conn_close(c);
 }
@@ -345,6 +395,8 @@ static void on_connection(uv_stream_t *listener, int status)
 {
     net *n = listener->data;
     conn *c = status == 0 ? mem_alloc_zero(mem_system(), sizeof *c) : NULL;
+    /* libuv listens no more until this one is accepted: it is tried again. */
+    n->stalled = status == 0 && c == NULL;
     if (c == NULL) return;
     c->net = n;
     http_init(&c->http, mem_system(), n->options->body_bytes);
@@ -394,13 +446,24 @@ static void expire(conn *c)
     }
 }
 
+/* A client that reads, however slowly, may go on. */
+static void note_reading(conn *c, uint64_t now)
+{
+    size_t n = c->n_unwritten > 0 ? uv_stream_get_write_queue_size((uv_stream_t *)&c->tcp) : 0;
+    bool reads = n < c->n_queued && c->deadline != 0;
+    c->n_queued = n;
+    if (reads) c->deadline = now + c->net->options->unread_ms;
+}
+
 static void on_tick(uv_timer_t *timer)
 {
     net *n = timer->data;
     uint64_t now = uv_now(n->loop);
+    if (n->stalled && n->listening) on_connection((uv_stream_t *)&n->listener, 0);
     for (conn *c = n->first, *next; c != NULL; c = next) {
         next = c->next;
         if (c->closing) continue;
+        note_reading(c, now);
         bool late = (c->deadline != 0 && now >= c->deadline) ||
                     (c->body_deadline != 0 && now >= c->body_deadline);
         if (late) {
@@ -513,7 +576,9 @@ void net_drain(net *n)
     for (conn *c = n->first; c != NULL; c = c->next) {
         if (c->x != NULL) {
             c->x->keep_alive = false;
-        } else if (!c->begun) {
+        } else if (c->n_unwritten > 0) {
+            conn_linger(c);
+        } else if (!c->begun && !c->lingering) {
             conn_close(c);
         }
     }
@@ -557,7 +622,7 @@ void exchange_respond_with(exchange *x, uint32_t status, const char *headers, co
                            str body)
 {
     strbuf out;
-    bool has_body = status != 204 && status != 304;
+    bool has_body = status != 204;
     strbuf_init(&out, mem_system(), 0);
     begin_head(x, status, has_body ? type : NULL, &out);
     strbuf_add_text(&out, headers);
@@ -628,6 +693,20 @@ bool exchange_is_full(const exchange *x)
     return x->conn != NULL && x->conn->n_unwritten >= FULL_BYTES;
 }
 
+void exchange_cut(exchange *x)
+{
+    if (x->conn == NULL) return;
+    x->net->info.n_timeouts++;
+    conn_close(x->conn);
+}
+
+void exchange_drop_body(exchange *x)
+{
+    strbuf_deinit(&x->in.body);
+    x->net->n_bodies -= x->n_body;
+    x->n_body = 0;
+}
+
 void exchange_end(exchange *x)
 {
     ASSERT(!x->running);
@@ -638,6 +717,7 @@ void exchange_end(exchange *x)
     if (c != NULL) c->x = NULL;
     if (x->left != NULL) x->left->x = NULL;
     n->calls.ended(n->server, x);
+    exchange_drop_body(x);
     http_request_deinit(&x->in);
     mem_free(mem_system(), x, sizeof *x);
     if (c == NULL) return;

@@ -11,7 +11,8 @@ typedef struct net_options {
     const char *host; /* a name or an address */
     uint16_t port;    /* 0: any that is free */
     uint32_t max_connections;
-    size_t body_bytes; /* most of a request's body */
+    size_t body_bytes;   /* most of a request's body */
+    size_t bodies_bytes; /* most of all of them together, but for small ones */
     /* Milliseconds: for a request's head, between two reads of a body and for all of it, of a
      * connection between requests, and that a client may leave what was written unread. */
     uint32_t head_ms, body_ms, body_all_ms, idle_ms, unread_ms;

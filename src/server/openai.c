@@ -53,13 +53,13 @@ void openai_write_timings(const generation *g, strbuf *out)
     uint64_t last = 0;
     for (uint32_t i = 0; i < g->n_answers; i++) {
         const answer *a = &g->answers[i];
-        if (a->first_ns != 0 && (first == 0 || a->first_ns < first)) first = a->first_ns;
-        if (a->last_ns > last) last = a->last_ns;
+        if (a->ns_first != 0 && (first == 0 || a->ns_first < first)) first = a->ns_first;
+        if (a->ns_last > last) last = a->ns_last;
     }
     uint32_t n_new = generation_new_tokens(g);
     uint32_t n_read = g->n_prompt_tokens - generation_cached_tokens(g);
-    double read_ms = first == 0 ? 0.0 : (double)(first - g->submitted_ns) / 1e6;
-    double new_ms = first == 0 ? 0.0 : (double)(last - first) / 1e6;
+    double read_ms = (double)first / 1e6;
+    double new_ms = (double)(last - first) / 1e6;
     strbuf_printf(out,
                   ",\"timings\":{\"prompt_n\":%u,\"prompt_ms\":%.3f,\"prompt_per_second\":%.3f,"
                   "\"predicted_n\":%u,\"predicted_ms\":%.3f,\"predicted_per_second\":%.3f}",
@@ -82,11 +82,12 @@ void openai_write_logprobs(answer *a, strbuf *out)
 
 /* ---- forms ----------------------------------------------------------------------------------- */
 
+#define BESIDE "is beside another form that the answer must have"
+
 static weft_status set_form(generation *g, weft_grammar_kind kind, const char *name, str text,
                             char *param, weft_error *err)
 {
-    if (g->has_form)
-        return field_wrong(param, name, err, "is beside another form that the answer must have");
+    if (g->has_form) return field_wrong(param, name, err, BESIDE);
     if (text.len == 0) return field_wrong(param, name, err, "is empty");
     g->has_form = true;
     g->form_kind = kind;
@@ -141,6 +142,8 @@ static weft_status read_structured(generation *g, const json *value, char *param
     if (status != WEFT_OK) return status;
     if (json_get(value, "json_object") != NULL && !s.json_object)
         return field_wrong(param, "structured_outputs.json_object", err, "is not true");
+    if (s.json_object && g->has_form)
+        return field_wrong(param, "structured_outputs.json_object", err, BESIDE);
     if (s.json_object) {
         g->has_form = true;
         g->form_kind = WEFT_GRAMMAR_JSON;

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "server/base64.h"
+#include "server/ids.h"
 
 enum { AHEAD_TOKENS = 256 }; /* of a stream that its client does not read */
 
@@ -113,47 +114,20 @@ static weft_status open_chat(generation *g)
     weft_chat_info info = {.struct_size = sizeof info};
     weft_status status = weft_chat_open(g->model->model, &options, &g->chat, &g->err);
     if (status == WEFT_OK) status = weft_chat_get_info(g->chat, &info, &g->err);
+    g->has_grammar = info.has_grammar;
     if (status != WEFT_OK) return status;
     g->n_prompt_tokens = info.n_prompt;
     return count_images(g);
-}
-
-static weft_status tokenize(generation *g, generation_prompt *p)
-{
-    size_t capacity = p->text.len + 8;
-    for (;;) {
-        weft_error err = {WEFT_OK, ""};
-        p->ids = mem_alloc(mem_system(), capacity * sizeof *p->ids);
-        if (p->ids == NULL) return err_set(&g->err, WEFT_NOMEM, "out of memory for a prompt");
-        weft_status status =
-            weft_tokenize(g->model->model, p->text.ptr, p->text.len, WEFT_TOKENIZE_SPECIALS, p->ids,
-                          capacity, &p->n_ids, &err);
-        if (status == WEFT_OK && p->n_ids == capacity) return WEFT_OK;
-        size_t wanted = p->n_ids;
-        if (status == WEFT_OK) {
-            /* Its size is how it is freed. */
-            int32_t *fitting = mem_resize(mem_system(), p->ids, capacity * sizeof *p->ids,
-                                          wanted * sizeof *p->ids);
-            if (fitting != NULL || wanted == 0) {
-                p->ids = wanted == 0 ? NULL : fitting;
-                return WEFT_OK;
-            }
-            status = err_set(&err, WEFT_NOMEM, "out of memory for a prompt");
-        }
-        mem_free(mem_system(), p->ids, capacity * sizeof *p->ids);
-        p->ids = NULL;
-        p->n_ids = 0;
-        if (status != WEFT_LIMIT || wanted <= capacity)
-            return err_set(&g->err, status, "%s", err.message);
-        capacity = wanted;
-    }
 }
 
 static weft_status read_prompts(generation *g)
 {
     for (uint32_t i = 0; i < g->n_prompts; i++) {
         generation_prompt *p = &g->prompts[i];
-        weft_status status = p->text.ptr != NULL ? tokenize(g, p) : WEFT_OK;
+        weft_status status = WEFT_OK;
+        if (p->text.ptr != NULL)
+            status = ids_of_text(g->model->model, p->text, WEFT_TOKENIZE_SPECIALS, &p->ids,
+                                 &p->n_ids, &g->err);
         if (status != WEFT_OK) return status;
         if (p->n_ids == 0)
             return field_wrong(g->param, g->embeds ? "input" : "prompt", &g->err,

@@ -2,21 +2,7 @@
 #include "server/prompts.h"
 
 #include "base/mem.h"
-
-static weft_status read_ids(const json *array, generation_prompt *p, const char *name, char *param,
-                            weft_error *err)
-{
-    size_t n = json_length(array);
-    p->ids = mem_alloc(mem_system(), n * sizeof *p->ids);
-    if (p->ids == NULL) return err_set(err, WEFT_NOMEM, "out of memory for a prompt");
-    p->n_ids = n;
-    for (size_t i = 0; i < n; i++) {
-        int64_t id = json_int(json_at(array, i), -1);
-        if (id < 0 || id > INT32_MAX) return field_wrong(param, name, err, "has what is no token");
-        p->ids[i] = (int32_t)id;
-    }
-    return WEFT_OK;
-}
+#include "server/ids.h"
 
 /* A string, or an array of token ids. */
 static weft_status read_prompt(const json *value, generation_prompt *p, const char *name,
@@ -24,7 +10,7 @@ static weft_status read_prompt(const json *value, generation_prompt *p, const ch
 {
     json_kind kind = json_kind_of(value);
     if (kind == JSON_KIND_ARRAY && json_length(value) > 0)
-        return read_ids(value, p, name, param, err);
+        return ids_read(value, name, SIZE_MAX, &p->ids, &p->n_ids, param, err);
     if (kind != JSON_KIND_TEXT)
         return field_wrong(param, name, err, "is no string, nor an array of strings or tokens");
     p->text = json_text(value);

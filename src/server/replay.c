@@ -1,8 +1,10 @@
-/* replay.c - a table of answers by 128-bit hashes, chained by their last use. */
+/* replay.c - a table of answers by 128 bits of a SHA-256, chained by their last use: what one
+ * client made up must not come to be what another one's answer is taken for. */
 #include "server/replay.h"
 
 #include <string.h>
 
+#include "base/bytes.h"
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/mem.h"
@@ -92,9 +94,16 @@ static bool is_blank(char c)
 
 static void mix(replay_key *k, str text)
 {
-    hash128 h = hash_xx128(text.ptr, text.len, k->low ^ (k->high << 1 | k->high >> 63));
-    k->low = h.low;
-    k->high = h.high;
+    unsigned char digest[32];
+    hash_stream h;
+    k->failed = k->failed || hash_stream_open(&h, NULL) != WEFT_OK;
+    if (k->failed) return;
+    hash_stream_add(&h, &k->low, sizeof k->low);
+    hash_stream_add(&h, &k->high, sizeof k->high);
+    hash_stream_add_field(&h, text.ptr, text.len);
+    k->failed = hash_stream_close(&h, digest, NULL) != WEFT_OK;
+    k->low = get_u64(digest);
+    k->high = get_u64(digest + 8);
 }
 
 void replay_key_init(replay_key *k, str model, str content)
@@ -104,7 +113,7 @@ void replay_key_init(replay_key *k, str model, str content)
         content.ptr++;
         content.len--;
     }
-    *k = (replay_key){0, 0};
+    *k = (replay_key){0};
     mix(k, model);
     mix(k, content);
 }
@@ -134,7 +143,7 @@ static replay_entry *find(replay *r, replay_key k)
 void replay_put(replay *r, replay_key k, const int32_t *ids, uint32_t n_ids)
 {
     size_t n_bytes = sizeof(replay_entry) + n_ids * sizeof *ids;
-    if (n_ids == 0 || n_bytes > r->most / 4) return;
+    if (k.failed || n_ids == 0 || n_bytes > r->most / 4) return;
     thread_lock_take(r->lock);
     replay_entry *e = find(r, k);
     if (e != NULL) drop(r, e);
@@ -152,6 +161,7 @@ void replay_put(replay *r, replay_key k, const int32_t *ids, uint32_t n_ids)
 
 bool replay_get(replay *r, replay_key k, strbuf *out)
 {
+    if (k.failed) return false;
     thread_lock_take(r->lock);
     replay_entry *e = find(r, k);
     if (e != NULL) {

@@ -10,13 +10,14 @@
 typedef struct replay replay;
 
 /* n_bytes: most of what is kept; the answers used longest ago go first. */
-weft_status replay_create(size_t n_bytes, replay **r, weft_error *err);
+weft_status replay_create(size_t n_bytes, replay **out, weft_error *err);
 void replay_destroy(replay *r);
 
 /* What an answer is known by: its model, its content without white space around it, its calls. Add
  * them in this order, calls in theirs. */
 typedef struct replay_key {
     uint64_t low, high;
+    bool failed; /* it could not be made; nothing is known by it */
 } replay_key;
 
 void replay_key_init(replay_key *k, str model, str content);

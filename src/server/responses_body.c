@@ -31,26 +31,10 @@ static const field_row PART_ROWS[] = {
     {"prompt_cache_breakpoint", FIELD_IGNORED, 0, 0, 0, NULL},
 };
 
-static weft_status refuse_type(turns *t, const char *where, str type, const char *known)
-{
-    char name[FIELD_NAME_BYTES];
-    snprintf(name, sizeof name, "%.44stype", where);
-    if (type.len == 0)
-        return field_wrong(t->param, name, t->err, "is missing; known here: %s", known);
-    return field_wrong(t->param, name, t->err, "is '%.*s'; known here: %s",
-                       (int)(type.len < SHOWN ? type.len : SHOWN), type.ptr, known);
-}
-
-static weft_status missing(turns *t, const char *where, const char *what)
-{
-    char name[FIELD_NAME_BYTES];
-    snprintf(name, sizeof name, "%.44s%s", where, what);
-    return field_wrong(t->param, name, t->err, "is missing");
-}
-
 static weft_status read_part(turns *t, const json *value, const char *where)
 {
     static const char KNOWN[] = "input_text, input_image, output_text, refusal";
+    char name[FIELD_NAME_BYTES];
     content_part p = {.type = {NULL, 0}};
     field_table table = {PART_ROWS, COUNT_OF(PART_ROWS), &p};
     str type = json_text(json_get(value, "type"));
@@ -59,15 +43,17 @@ static weft_status read_part(turns *t, const json *value, const char *where)
     bool is_image = str_equal_text(type, "input_image");
     bool is_refusal = str_equal_text(type, "refusal");
     if (json_kind_of(value) == JSON_KIND_OBJECT && !is_text && !is_image && !is_refusal)
-        return refuse_type(t, where, type, KNOWN);
+        return field_wrong_type(t->param, where, type, KNOWN, t->err);
     weft_status status = fields_read(value, where, &table, 1, t->param, t->err);
     if (status != WEFT_OK) return status;
     if (is_image) {
-        if (p.image_url.len == 0) return missing(t, where, "image_url");
-        return turns_add_image(t, p.image_url, where);
+        if (p.image_url.len == 0) return field_missing(t->param, where, "image_url", t->err);
+        snprintf(name, sizeof name, "%.44simage_url", where);
+        return turns_add_image(t, p.image_url, name);
     }
     str text = is_refusal ? p.refusal : p.text;
-    if (text.ptr == NULL) return missing(t, where, is_refusal ? "refusal" : "text");
+    if (text.ptr == NULL)
+        return field_missing(t->param, where, is_refusal ? "refusal" : "text", t->err);
     return turns_add_text(t, text);
 }
 
@@ -122,8 +108,8 @@ static weft_status read_message(turns *t, const json *from, const item *m, const
 {
     static const char *const ROLES[] = {"user", "assistant", "system", "developer"};
     char name[FIELD_NAME_BYTES];
-    if (m->role.ptr == NULL) return missing(t, where, "role");
-    if (json_get(from, "content") == NULL) return missing(t, where, "content");
+    if (m->role.ptr == NULL) return field_missing(t->param, where, "role", t->err);
+    if (json_get(from, "content") == NULL) return field_missing(t->param, where, "content", t->err);
     for (size_t i = 0; i < COUNT_OF(ROLES); i++) {
         if (!str_equal_text(m->role, ROLES[i])) continue;
         /* An answer is of several items; what users say is not run together. */
@@ -139,8 +125,8 @@ static weft_status read_message(turns *t, const json *from, const item *m, const
 
 static weft_status read_call(turns *t, const item *m, const char *where)
 {
-    if (m->call_id.ptr == NULL) return missing(t, where, "call_id");
-    if (m->name.len == 0) return missing(t, where, "name");
+    if (m->call_id.ptr == NULL) return field_missing(t->param, where, "call_id", t->err);
+    if (m->name.len == 0) return field_missing(t->param, where, "name", t->err);
     weft_status status = turns_open(t, "assistant", true);
     return status == WEFT_OK ? turns_add_call(t, m->call_id, m->name, m->arguments) : status;
 }
@@ -148,7 +134,7 @@ static weft_status read_call(turns *t, const item *m, const char *where)
 static weft_status read_output(turns *t, const item *m, const char *where)
 {
     char name[FIELD_NAME_BYTES];
-    if (m->call_id.ptr == NULL) return missing(t, where, "call_id");
+    if (m->call_id.ptr == NULL) return field_missing(t->param, where, "call_id", t->err);
     snprintf(name, sizeof name, "%.44scall_id", where);
     weft_status status = turns_open_result(t, m->call_id, name);
     snprintf(name, sizeof name, "%.40soutput", where);
@@ -163,7 +149,8 @@ static weft_status read_reasoning(turns *t, const item *m, const char *where)
     for (size_t i = 0; i < json_length(list) && status == WEFT_OK; i++) {
         const json *text = json_get(json_at(list, i), "text");
         if (json_kind_of(text) != JSON_KIND_TEXT)
-            return missing(t, where, list == m->content ? "content.text" : "summary.text");
+            return field_missing(t->param, where,
+                                 list == m->content ? "content.text" : "summary.text", t->err);
         status = turns_add_reasoning(t, json_text(text));
     }
     return status;
@@ -183,8 +170,8 @@ static weft_status read_item(turns *t, const json *value, size_t i)
     }
     snprintf(where, sizeof where, "input[%zu].", i);
     if (k == COUNT_OF(TYPES)) {
-        return refuse_type(t, where, type,
-                           "message, function_call, function_call_output, reasoning");
+        return field_wrong_type(t->param, where, type,
+                                "message, function_call, function_call_output, reasoning", t->err);
     }
     weft_status status = fields_read(value, where, &table, 1, t->param, t->err);
     if (status != WEFT_OK) return status;
@@ -250,20 +237,8 @@ static weft_status read_tool(generation *g, const json *from, size_t i, char *pa
     if (status != WEFT_OK) return status;
     snprintf(name, sizeof name, "%.44sname", where);
     if (made.name.len == 0) return field_wrong(param, name, err, "is missing");
-    strbuf *out = &g->tools;
-    strbuf_add_text(out, i == 0 ? "[" : ",");
-    strbuf_add_text(out, "{\"type\":\"function\",\"function\":{\"name\":");
-    json_write_text(made.name, out);
-    if (made.description.ptr != NULL) {
-        strbuf_add_text(out, ",\"description\":");
-        json_write_text(made.description, out);
-    }
-    if (made.parameters != NULL) {
-        strbuf_add_text(out, ",\"parameters\":");
-        json_write(made.parameters, 0, out);
-    }
-    if (made.strict) strbuf_add_text(out, ",\"strict\":true");
-    return strbuf_add_text(out, "}}");
+    messages_tool written = {made.name, made.description, made.parameters, made.strict};
+    return messages_add_tool(g, &written, err);
 }
 
 static weft_status read_tools(generation *g, const json *tools, char *param, weft_error *err)
@@ -277,31 +252,9 @@ static weft_status read_tools(generation *g, const json *tools, char *param, wef
     g->has_tools = true;
     for (size_t i = 0; i < n; i++) {
         weft_status status = read_tool(g, json_at(tools, i), i, param, err);
-        if (status != WEFT_OK) return err_set(err, status, "tools are too long");
+        if (status != WEFT_OK) return status;
     }
-    weft_status status = strbuf_add_char(&g->tools, ']');
-    return status == WEFT_OK ? status : err_set(err, status, "tools are too long");
-}
-
-static weft_status read_choice(generation *g, const json *choice, char *param, weft_error *err)
-{
-    static const char *const WORDS[] = {"auto", "none", "required"};
-    str word = json_text(choice);
-    if (choice == NULL) return WEFT_OK;
-    for (size_t i = 0; i < COUNT_OF(WORDS); i++) {
-        if (!str_equal_text(word, WORDS[i])) continue;
-        g->tool_choice = WORDS[i];
-        if (i == 2 && !g->has_tools)
-            return field_wrong(param, "tool_choice", err, "is 'required', and there are no tools");
-        return WEFT_OK;
-    }
-    str name = json_text(json_get(choice, "name"));
-    if (!str_equal_text(json_text(json_get(choice, "type")), "function") || name.len == 0)
-        return field_wrong(param, "tool_choice", err,
-                           "is not auto, none, required or a function by its name");
-    if (!g->has_tools)
-        return field_wrong(param, "tool_choice", err, "names a function, and there are no tools");
-    return strbuf_add(&g->tool_name, name.ptr, name.len);
+    return messages_end_tools(g, err);
 }
 
 /* ---- settings -------------------------------------------------------------------------------- */
@@ -431,7 +384,7 @@ static weft_status read_settings(generation *g, const body_fields *b, char *para
     weft_status status = read_include(b->include, &logprobs, param, err);
     if (logprobs) g->asked.n_top = b->n_top;
     if (status == WEFT_OK) status = read_tools(g, b->tools, param, err);
-    if (status == WEFT_OK) status = read_choice(g, b->tool_choice, param, err);
+    if (status == WEFT_OK) status = messages_read_choice(g, b->tool_choice, false, param, err);
     if (status == WEFT_OK) status = read_text(g, b->text, param, err);
     if (status == WEFT_OK) status = read_effort(b->reasoning, &variables.effort, param, err);
     if (status == WEFT_OK) status = openai_read_stream_options(g, b->stream_options, param, err);

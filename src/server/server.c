@@ -11,7 +11,10 @@
 #include "server/apis/api.h"
 #include "server/server_state.h"
 
-enum { REPLAY_BYTES = 64 << 20 };
+enum {
+    REPLAY_BYTES = 64 << 20,
+    BODIES = 4 /* of the largest kind that may be under way together */
+};
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
@@ -19,18 +22,14 @@ static void refuse(const server_api *api, strbuf *answer, uint32_t *status, uint
                    const char *message)
 {
     *status = with;
-    if (api != NULL) {
-        api->write_error(answer, with, NULL, message);
-    } else {
-        openai_write_error(answer, with, NULL, message);
-    }
+    server_api_write_error(api, answer, with, NULL, message);
 }
 
 /* With the head alone: nothing of a body is read for who may not ask. */
 static bool admit(server *s, const http_request *head, uint32_t *status, strbuf *answer)
 {
     const server_api *api;
-    bool other_method;
+    const char *other_method;
     str allow;
     const server_route *route = server_api_find(head->method, head->path, &api, &other_method);
     if (!gate_knows_host(&s->gate, head)) {
@@ -74,22 +73,36 @@ static void answer_options(exchange *x)
                           NULL, (str){"", 0});
 }
 
-static void route_exchange(exchange *x, bool other_method)
+/* The path is there for one method, and not for this one. */
+static void refuse_method(exchange *x, const char *method)
+{
+    char text[160], header[32];
+    strbuf out;
+    uint32_t status;
+    snprintf(text, sizeof text, "%.*s takes %s, not %.*s",
+             (int)(x->in.path.len < 80 ? x->in.path.len : 80), x->in.path.ptr, method,
+             (int)(x->in.method.len < 16 ? x->in.method.len : 16), x->in.method.ptr);
+    snprintf(header, sizeof header, "Allow: %s\r\n", method);
+    strbuf_init(&out, mem_system(), 0);
+    refuse(x->api, &out, &status, 405, text);
+    exchange_respond_with(x, status, header, "application/json", (str){strbuf_text(&out), out.len});
+    strbuf_deinit(&out);
+}
+
+static void route_exchange(exchange *x, const char *other_method)
 {
     server *s = x->server;
     char text[160];
     str path = x->in.path;
     int n = (int)(path.len < 80 ? path.len : 80);
-    if (x->route == NULL && other_method) {
-        snprintf(text, sizeof text, "%.*s is for another method than %.*s", n, path.ptr,
-                 (int)x->in.method.len, x->in.method.ptr);
-        exchange_fail(x, 405, NULL, text);
+    if (x->route == NULL && other_method != NULL) {
+        refuse_method(x, other_method);
     } else if (x->route == NULL) {
         snprintf(text, sizeof text, "there is nothing at %.*s", n, path.ptr);
         exchange_fail(x, 404, NULL, text);
     } else if (s->draining && (x->route->flags & ROUTE_OPEN) == 0) {
         exchange_fail(x, 503, NULL, "the server is about to end");
-    } else if (s->n_exchanges > s->options->max_requests) {
+    } else if (s->n_exchanges > s->options->max_requests && (x->route->flags & ROUTE_ALWAYS) == 0) {
         snprintf(text, sizeof text, "%u requests are under way, at most %u may be", s->n_exchanges,
                  s->options->max_requests);
         exchange_fail(x, 503, NULL, text);
@@ -100,7 +113,7 @@ static void route_exchange(exchange *x, bool other_method)
 
 static void handle(server *s, exchange *x)
 {
-    bool other_method;
+    const char *other_method;
     x->number = ++s->n_requests;
     x->next = s->first;
     if (s->first != NULL) s->first->prev = x;
@@ -119,10 +132,10 @@ static void handle(server *s, exchange *x)
 static void log_exchange(const server *s, const exchange *x)
 {
     char line[256];
-    if (s->options->log == NULL) return;
+    if (s->options->log == NULL || s->options->quiet) return;
     int n = (int)(x->in.path.len < 80 ? x->in.path.len : 80);
     snprintf(line, sizeof line, "%.*s %.*s %u %.1f ms%s", (int)x->in.method.len, x->in.method.ptr,
-             n, x->in.path.ptr, x->status, (double)(uv_hrtime() - x->begun_ns) / 1e6,
+             n, x->in.path.ptr, x->status, (double)(clock_now_ns() - x->begun_ns) / 1e6,
              x->conn == NULL ? ", the client left" : "");
     s->options->log(s->options->user, line);
 }
@@ -144,7 +157,6 @@ static void ended(server *s, exchange *x)
     if (x->next != NULL) x->next->prev = x->prev;
     if (s->first == x) s->first = x->next;
     s->n_exchanges--;
-    s->n_by_class[x->status / 100 < 6 ? x->status / 100 : 0]++;
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -183,6 +195,11 @@ void server_stop(server *s)
 static weft_status check_options(const server_options *o, weft_error *err)
 {
     if (o->n_models == 0) return err_set(err, WEFT_ARGUMENT, "there is no model to serve");
+    for (uint32_t i = 0; i < o->n_keys + o->n_admin_keys; i++) {
+        const char *key = i < o->n_keys ? o->keys[i] : o->admin_keys[i - o->n_keys];
+        /* What a request without a key comes with. */
+        if (key[0] == '\0') return err_set(err, WEFT_ARGUMENT, "a key is empty");
+    }
     for (uint32_t i = 0; i < o->n_models; i++) {
         for (uint32_t j = 0; j < i; j++) {
             if (strcmp(o->models[i].name, o->models[j].name) != 0) continue;
@@ -197,16 +214,18 @@ static weft_status open_parts(server *s, weft_error *err)
 {
     const server_options *o = s->options;
     static const net_calls CALLS = {.admit = admit, .handle = handle, .ended = ended};
-    s->net_options = (net_options){.host = o->host,
-                                   .port = o->port,
-                                   .max_connections = o->max_connections,
-                                   .body_bytes = o->body_bytes,
-                                   .head_ms = 10000,
-                                   .body_ms = 20000,
-                                   .body_all_ms = 300000,
-                                   .idle_ms = 75000,
-                                   .unread_ms = 120000,
-                                   .beat_ms = 15000};
+    s->net_options = (net_options){
+        .host = o->host,
+        .port = o->port,
+        .max_connections = o->max_connections,
+        .body_bytes = o->body_bytes,
+        .bodies_bytes = o->body_bytes > SIZE_MAX / BODIES ? SIZE_MAX : BODIES * o->body_bytes,
+        .head_ms = 10000,
+        .body_ms = 20000,
+        .body_all_ms = 300000,
+        .idle_ms = 75000,
+        .unread_ms = 120000,
+        .beat_ms = 15000};
     weft_status status = replay_create(REPLAY_BYTES, &s->replay, err);
     if (status == WEFT_OK) status = net_open(&s->loop, &s->net_options, &CALLS, s, &s->net, err);
     if (status != WEFT_OK) return status;

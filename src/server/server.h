@@ -36,18 +36,18 @@ typedef struct server_options {
     uint64_t memory_bytes;      /* for all models that are loaded; 0: no bound */
     const char *state_folder;   /* where /kv/save writes; NULL: it is refused */
     uint32_t max_connections, max_requests;
-    uint32_t max_waiting; /* requests of one model that may wait for a sequence */
     size_t body_bytes;
     uint32_t load_wait_ms; /* how long a request waits for its model to be loaded */
     uint32_t drain_ms;     /* how long answers may take to end when the server does */
     uint32_t max_new;      /* tokens of an answer to a request that does not say; 0: all that fit */
     bool page;             /* a page to chat at / */
+    bool quiet;            /* no line for each request */
     void *user;
     void (*log)(void *user, const char *line); /* NULL: none; from the loop's thread alone */
 } server_options;
 
 /* Listens. */
-weft_status server_create(const server_options *options, server **s, weft_error *err);
+weft_status server_create(const server_options *options, server **out, weft_error *err);
 
 uint16_t server_port(const server *s);
 

@@ -24,8 +24,7 @@ struct server {
     uint32_t n_exchanges;
     uint64_t n_requests;
     uint64_t begun_ns;
-    int64_t begun_time;     /* Unix */
-    uint64_t n_by_class[6]; /* answers by status / 100 */
+    int64_t begun_time; /* Unix */
 };
 
 #endif

@@ -32,17 +32,4 @@ struct task {
 
 void task_start(exchange *x, const task_api *api);
 
-/* The ids of a text, in memory of mem_system() that the caller frees: *n_ids of them. flags:
- * WEFT_TOKENIZE_*. */
-weft_status task_tokenize(const task *t, str text, uint32_t flags, int32_t **ids, size_t *n_ids,
-                          weft_error *err);
-
-/* Those of a conversation: the text of a JSON array of messages, as templates take them. */
-weft_status task_tokenize_chat(const task *t, const char *messages, const char *tools,
-                               uint32_t flags, int32_t **ids, size_t *n_ids, weft_error *err);
-
-/* Token ids of a JSON array, likewise. */
-weft_status task_read_ids(const json *array, const char *name, int32_t **ids, size_t *n_ids,
-                          char *param, weft_error *err);
-
 #endif

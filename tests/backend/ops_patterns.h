@@ -133,4 +133,20 @@ static inline void pattern_experts(model *m)
     graph_finish(g, model_linear(m, t, MODEL_VOCAB));
 }
 
+/* What comes out of layers is read where an operation would take the place of its input, and where
+ * a linear layer would be fused with the add behind it; neither may be. */
+static inline void pattern_taps(model *m)
+{
+    graph *g = &m->g;
+    graph_id x = model_embed(m);
+    graph_id a = graph_scale(g, model_linear(m, x, m->width), 0.5F);
+    graph_tap(g, a, 0);
+    graph_id b = graph_scale(g, a, 2.0F);
+    graph_id h = model_linear(m, b, m->width);
+    graph_tap(g, h, 1);
+    graph_id y = graph_add(g, h, x);
+    graph_tap(g, y, 2);
+    graph_finish(g, model_linear(m, graph_take(g, y), MODEL_VOCAB));
+}
+
 #endif

@@ -256,6 +256,7 @@ static const struct {
     {"layer norms", pattern_layer_norms, 0.1, false},
     {"acts", pattern_acts, 0.01, false},
     {"elementwise", pattern_elementwise, 0.01, false},
+    {"taps", pattern_taps, 0.01, false},
     {"glu", pattern_glu, 0.01, false},
     {"glu is output", pattern_glu_is_output, 0.01, false},
     {"linear and add", pattern_linear_add, 0.01, false},

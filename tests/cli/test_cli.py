@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import termios
+import threading
 import time
 import unittest
 import zlib
@@ -93,9 +94,9 @@ class Usage(Case):
     def test_help(self):
         self.assertEqual(self.fine("--version"), "weft 0.1.0\n")
         text = self.fine("--help")
-        for command in ("run", "tokenize", "embed", "inspect", "fit", "bench", "logits", "eval", "selfcheck", "convert", "pull", "list", "rm"):
+        for command in ("run", "serve", "tokenize", "embed", "inspect", "fit", "bench", "logits", "eval", "selfcheck", "convert", "pull", "list", "rm"):
             self.assertIn(f"  {command} ", text)
-            self.assertIn(f"usage: weft {command} ", self.fine(command, "--help"))
+            self.assertRegex(self.fine(command, "--help"), rf"\Ausage: weft {command} (\S+ )*\[options\]\n")
             self.assertEqual(self.fine(command, "-h"), self.fine(command, "--help"))
         for line in self.fine("run", "--help").split("\n"):
             self.assertLessEqual(len(line), 100)
@@ -1627,6 +1628,40 @@ class Eval(Case):
         self.assertRegex(self.sentence(1, *words), r"tokenizers differ: token \d+ of")
         (path / "tokenizer.json").unlink()
         self.assertIn("tokenizer", self.sentence(1, *words))
+
+
+class Serve(Case):
+    """What whoever starts a server sees; tests/server has the rest."""
+
+    def first_lines(self, n, *words):
+        """Of stderr, then it is told to end."""
+        process = subprocess.Popen(
+            [WEFT, "serve", *map(str, words), "--port", "0"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+        )
+        timer = threading.Timer(SECONDS, process.kill)
+        timer.start()
+        with process:
+            lines = [process.stderr.readline() for _ in range(n)]
+            process.terminate()
+            process.communicate()
+        timer.cancel()
+        self.assertEqual(process.returncode, 0, lines)
+        return lines
+
+    def test_path(self):
+        nowhere = self.folder / "nowhere"
+        self.assertIn(f"there is no '{nowhere}'", self.sentence(1, "serve", nowhere))
+        self.assertIn(str(nowhere), self.sentence(1, "serve", model("draft"), f"x={nowhere}"))
+
+    def test_model_that_is_none_is_said(self):
+        for words in ((), ("--quiet",)):
+            first, second = self.first_lines(2, f"x={self.folder}", *words)
+            self.assertRegex(first, r"^weft: serving x at http://127\.0\.0\.1:\d+$")
+            self.assertRegex(second, r"^weft: 'x' is not loaded: cannot open '.*config\.json'")
 
 
 class Cache(Case):

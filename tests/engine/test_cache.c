@@ -480,6 +480,33 @@ static void test_refused_memory_costs_no_answer(void **state)
     assert_true(n_kept_going >= 2);
 }
 
+/* A prompt whose answer is one token, or none, comes again like any other: all but its last token
+ * is known. */
+static void test_shortest_answers(void **state)
+{
+    (void)state;
+    static const char *const NAMES[] = {GOLDEN_PATH("llama"), GOLDEN_PATH("gemma3"),
+                                        GOLDEN_PATH("qwen3_5"), GOLDEN_PATH("lfm2")};
+    for (size_t i = 0; i < sizeof NAMES / sizeof NAMES[0]; i++) {
+        weft_model *model = run_open_model(NAMES[i]);
+        uint32_t n_vocab = run_n_vocab(model);
+        for (uint32_t max_new = 0; max_new < 2; max_new++) {
+            weft_engine_options o = {.struct_size = sizeof o, .n_threads = 1, .context = 256};
+            weft_engine *e = run_open_engine(model, &o);
+            int32_t *ids = run_random_ids(100, n_vocab, 3);
+            for (uint32_t pass = 0; pass < 2; pass++) {
+                run r = {.prompt = ids, .n_prompt = 100, .max_new = max_new};
+                run_all(e, n_vocab, &r, 1);
+                assert_int_equal(r.n_cached, pass == 0 ? 0 : 99);
+                run_free(&r);
+            }
+            weft_engine_close(e);
+            free(ids);
+        }
+        weft_model_close(model);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -492,6 +519,7 @@ int main(void)
         cmocka_unit_test(test_two_models_by_turns),
         cmocka_unit_test(test_salts_are_apart),
         cmocka_unit_test(test_refused_memory_costs_no_answer),
+        cmocka_unit_test(test_shortest_answers),
     };
     return TEST_RUN("engine/cache", tests);
 }

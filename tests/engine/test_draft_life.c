@@ -365,6 +365,43 @@ static void test_pauses(void **state)
     }
 }
 
+/* One that found no room for its drafts before it was paused looks again when it goes on: what was
+ * in the way has ended meanwhile. */
+static void test_room_after_a_pause(void **state)
+{
+    (void)state;
+    draft_world w;
+    uint64_t bytes;
+    weft_engine_options o = {.struct_size = sizeof o, .act = WEFT_ACT_F32, .context = 256};
+    draft_world_open(&w, BY_MODEL, NULL);
+    assert_ok(weft_model_state_bytes(w.drafting, &o, N_PROMPT + NEW_TOKENS - 1, &bytes, NULL),
+              NULL);
+    weft_engine *e = draft_world_engine(
+        &w, true, (weft_engine_options){.draft_memory_bytes = bytes, .max_sequences = 2});
+    run runs[3] = {make_run(&w, 11), make_run(&w, 12), make_run(&w, 13)};
+    run plain = plain_answer(&w, 12);
+    eager s[3] = {{.least = 2}, {.least = 2}, {.least = 0}};
+    runs[0].priority = runs[2].priority = 1;
+    runs[0].max_new = 8;
+    for (uint32_t i = 0; i < 2; i++) {
+        draft_world_eager(&w, &runs[i], &s[i]);
+        run_submit(e, w.n_vocab, &runs[i]);
+    }
+    for (int i = 0; i < 2; i++) step(e);
+    assert_true(e->n_active == 2 && e->active[1]->draft.refused);
+    run_submit(e, w.n_vocab, &runs[2]);
+    while (step(e) > 0) continue;
+    for (uint32_t i = 0; i < 3; i++) run_collect(e, &runs[i]);
+    run_assert_identical(&runs[1], &plain, w.n_vocab);
+    assert_int_equal(runs[1].n_paused, 1);
+    assert_true(runs[1].n_drafted > 0);
+    assert_floor(e);
+    for (uint32_t i = 0; i < 3; i++) free_run(&runs[i]);
+    free_run(&plain);
+    weft_engine_close(e);
+    draft_world_close(&w);
+}
+
 /* KV-43: whichever run of a step fails, of the model or of what drafts, its requests end, nothing
  * is held, and the engine goes on. */
 static void test_kv43_failing_run(void **state)
@@ -405,6 +442,69 @@ static void test_kv43_failing_run(void **state)
         }
         assert_true(n_hit >= 20);
         free_run(&plain);
+        draft_world_close(&w);
+    }
+}
+
+/* What drafts lack costs drafts: a run of theirs that fails, but not for the device, ends nobody,
+ * nor does it change an answer, and nobody begins with what it left half done. */
+static void check_failing_drafts(const draft_world *w, const run *plain, uint32_t fail_at,
+                                 uint32_t *n_ended, uint32_t *n_survived)
+{
+    weft_engine *e = draft_world_engine(w, true, (weft_engine_options){.chunk_tokens = 50});
+    run runs[2] = {make_run(w, 7), make_run(w, 8)};
+    eager s = {.least = 3};
+    draft_world_eager(w, &runs[0], &s);
+    for (uint32_t i = 0; i < 2; i++) run_submit(e, w->n_vocab, &runs[i]);
+    fault_backend_set(e->api, FAULT_RUN, fail_at);
+    fault_backend_fail_with(WEFT_IO);
+    backend *failing = fault_backend_wrap(e->api, e->backend, &e->env);
+    assert_non_null(failing);
+    e->backend = failing;
+    e->api = &BACKEND_FAULT;
+    weft_error err = {WEFT_OK, ""};
+    uint32_t n_active = 1;
+    weft_status status = WEFT_OK;
+    while (n_active > 0 && status == WEFT_OK) status = weft_step(e, &n_active, &err);
+    bool ended = fault_backend_plan() == e->plan;
+    assert_int_equal(status, ended ? WEFT_IO : WEFT_OK);
+    *n_ended += ended;
+    *n_survived += fault_backend_hit() && !ended;
+    for (uint32_t i = 0; i < 2 && !ended; i++) {
+        run_collect(e, &runs[i]);
+        run_assert_identical(&runs[i], &plain[i], w->n_vocab);
+    }
+    assert_floor(e);
+    for (uint32_t i = 0; i < 2; i++) {
+        run again = make_run(w, 7 + i);
+        draft_world_eager(w, &again, &s);
+        run_all(e, w->n_vocab, &again, 1);
+        run_assert_identical(&again, &plain[i], w->n_vocab);
+        assert_true(again.n_drafted > 0);
+        if (w->s.golden == BY_MODEL.golden) assert_int_equal(again.n_accepted, again.n_drafted);
+        /* The head's first run, behind the model's. */
+        bool lost = w->drafting == NULL && fail_at == 2 && i == 0;
+        if (lost) assert_int_equal(again.n_cached, 0);
+        free_run(&again);
+        free_run(&runs[i]);
+    }
+    weft_engine_close(e);
+}
+
+static void test_failing_drafts(void **state)
+{
+    (void)state;
+    for (size_t k = 0; k < N_SETTINGS; k++) {
+        draft_world w;
+        draft_world_open(&w, *SETTINGS[k], NULL);
+        run plain[2] = {plain_answer(&w, 7), plain_answer(&w, 8)};
+        uint32_t n_ended = 0;
+        uint32_t n_survived = 0;
+        for (uint32_t fail_at = 1; fail_at < 40; fail_at++)
+            check_failing_drafts(&w, plain, fail_at, &n_ended, &n_survived);
+        print_message("%s: %u runs of drafts failed, %u others\n", w.s.golden, n_survived, n_ended);
+        assert_true(n_ended >= 3 && n_survived >= 10);
+        for (uint32_t i = 0; i < 2; i++) free_run(&plain[i]);
         draft_world_close(&w);
     }
 }
@@ -552,6 +652,10 @@ static void test_refusals(void **state)
     assert_refused(w.model,
                    (weft_engine_options){.draft_model = w.drafting, .max_drafts = WEFT_NO_DRAFTS},
                    WEFT_ARGUMENT, "the engine shall draft, and max_drafts is none");
+    assert_refused(w.model, (weft_engine_options){.draft_kv = "bf16"}, WEFT_ARGUMENT,
+                   "draft_kv is given, but no draft_model");
+    assert_refused(w.model, (weft_engine_options){.draft_memory_bytes = 1}, WEFT_ARGUMENT,
+                   "draft_memory_bytes is given, but no draft_model");
     assert_refused(w.model, (weft_engine_options){.draft_model = w.drafting, .draft_kv = "affine9"},
                    WEFT_ARGUMENT, "draft_model: unknown");
     draft_world experts;
@@ -592,7 +696,9 @@ int main(void)
         cmocka_unit_test(test_short_context),
         cmocka_unit_test(test_cancel_and_release),
         cmocka_unit_test(test_pauses),
+        cmocka_unit_test(test_room_after_a_pause),
         cmocka_unit_test(test_kv43_failing_run),
+        cmocka_unit_test(test_failing_drafts),
         cmocka_unit_test(test_faults),
         cmocka_unit_test(test_kv59_steps_allocate_nothing),
         cmocka_unit_test(test_refusals),

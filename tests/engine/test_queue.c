@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "api/api.h"
+#include "support/fault.h"
 #include "support/runs.h"
 
 enum { CONTEXT = 512 };
@@ -302,6 +303,100 @@ static void test_no_pause_for_nothing(void **state)
     free(ids);
 }
 
+/* Pages that several share count once: who comes first finds room that the sum of all lengths does
+ * not leave. */
+static void test_shared_pages_count_once(void **state)
+{
+    (void)state;
+    weft_model *model = run_open_model(MODELS[0].path);
+    uint64_t page = bytes_for(model, NULL, 1);
+    weft_engine *e = open_engine(
+        model, (weft_engine_options){.max_sequences = 4, .memory_bytes = 18 * page + page / 2});
+    uint32_t n_vocab = run_n_vocab(model);
+    int32_t *ids = run_random_ids(400, n_vocab, 3);
+    run runs[5];
+    /* Three of 6 pages, of which two are lent 3; a small one; and one of 3 pages. */
+    for (uint32_t i = 0; i < 3; i++)
+        runs[i] = (run){.prompt = ids, .n_prompt = 256, .max_new = 100, .priority = 5};
+    runs[3] = (run){.prompt = ids + 7, .n_prompt = 20, .max_new = 40};
+    runs[4] = (run){.prompt = ids + 9, .n_prompt = 100, .max_new = 90, .priority = 5};
+    for (uint32_t i = 0; i < 4; i++) {
+        if (i > 0 && i < 3) runs[i].sampling = (weft_sampling){.temperature = 1.0F, .seed = i};
+        run_submit(e, n_vocab, &runs[i]);
+    }
+    for (int i = 0; i < 4; i++) step(e);
+    assert_int_equal(info_of(e).n_active, 4);
+    run_submit(e, n_vocab, &runs[4]);
+    step(e);
+    weft_engine_info info = info_of(e);
+    assert_true(info.n_active == 4 && info.n_waiting == 1 && info.n_paused == 1);
+    while (step(e) > 0) continue;
+    for (uint32_t i = 0; i < 5; i++) {
+        run_collect(e, &runs[i]);
+        assert_int_equal(runs[i].n_paused, i == 3);
+        if (i == 1 || i == 2) assert_int_equal(runs[i].n_cached, 255);
+        check_alone(model, NULL, &runs[i]);
+        run_free(&runs[i]);
+    }
+    weft_engine_close(e);
+    weft_model_close(model);
+    free(ids);
+}
+
+/* A request begins where promises had to shrink for it, while the nth allocation of that step is
+ * refused: what ends it is NOMEM, not the bound that it met before. False: there was none. */
+static bool refuse_at_beginning(size_t nth, uint32_t *n_ended)
+{
+    fault_allocator fault;
+    fault_allocator_init(&fault, 0);
+    weft_error err = {WEFT_OK, ""};
+    weft_model_options with = {.struct_size = sizeof with, .allocator = &fault.allocator};
+    weft_model *model;
+    assert_ok(weft_model_open(MODELS[0].path, &with, &model, &err), &err);
+    uint64_t budget = bytes_for(model, NULL, CONTEXT);
+    weft_engine *e = open_engine(model, (weft_engine_options){.memory_bytes = budget});
+    uint32_t n_vocab = run_n_vocab(model);
+    int32_t *ids = run_random_ids(40, n_vocab, 3);
+    run first = {.prompt = ids, .n_prompt = 30, .max_new = CONTEXT - 60};
+    run second = {.prompt = ids + 7, .n_prompt = 20, .max_new = 200};
+    run_submit(e, n_vocab, &first);
+    step(e);
+    run_submit(e, n_vocab, &second);
+    fault.fail_at = fault.n_allocations + nth;
+    uint32_t n_active;
+    weft_status status = weft_step(e, &n_active, &err);
+    bool hit = fault.hit;
+    assert_true(status == WEFT_OK || (hit && status == WEFT_NOMEM));
+    fault.fail_at = 0;
+    weft_event event = {.struct_size = sizeof event};
+    assert_ok(weft_poll(e, second.handle, &event, &err), &err);
+    if (event.kind == WEFT_EVENT_DONE) {
+        assert_int_equal(event.finish, WEFT_FINISH_ERROR);
+        assert_int_equal(event.error.status, WEFT_NOMEM);
+        ++*n_ended;
+    } else if (!hit) {
+        assert_int_equal(n_active, 2);
+    }
+    while (step(e) > 0) continue;
+    weft_engine_close(e);
+    weft_model_close(model);
+    run_free(&first);
+    run_free(&second);
+    free(ids);
+    fault_allocator_check(&fault);
+    return hit;
+}
+
+static void test_refused_memory_is_no_limit(void **state)
+{
+    (void)state;
+    uint32_t n_ended = 0;
+    size_t n = 0;
+    while (refuse_at_beginning(n + 1, &n_ended)) n++;
+    print_message("%zu allocations refused, %u requests ended\n", n, n_ended);
+    assert_true(n_ended >= 10);
+}
+
 /* ---- prompts --------------------------------------------------------------------------------- */
 
 /* Answers to one prompt: it is read once. */
@@ -372,6 +467,47 @@ static void test_the_highest_waits_for_nobody(void **state)
     free(others);
 }
 
+/* What a request that was paused goes on with is known: nobody waits until it is read again. */
+static void test_no_wait_for_what_is_known(void **state)
+{
+    (void)state;
+    weft_model *model = run_open_model(MODELS[0].path);
+    weft_engine *e =
+        open_engine(model, (weft_engine_options){.max_sequences = 2, .chunk_tokens = 32});
+    uint32_t n_vocab = run_n_vocab(model);
+    int32_t *ids = run_random_ids(480, n_vocab, 3);
+    run other = {.prompt = ids + 300, .n_prompt = 5, .max_new = 300};
+    run reader = {.prompt = ids, .n_prompt = 480, .max_new = 4};
+    run first = {.prompt = ids + 100, .n_prompt = 5, .max_new = 2, .priority = 1};
+    run late = {.prompt = ids, .n_prompt = 290, .max_new = 4};
+    run_submit(e, n_vocab, &other);
+    step(e);
+    run_submit(e, n_vocab, &reader);
+    for (int i = 0; i < 8; i++) step(e);
+    run_submit(e, n_vocab, &first);
+    while (info_of(e).n_paused == 0 || info_of(e).n_waiting > 0) step(e);
+    assert_ok(weft_cancel(e, other.handle, NULL), NULL);
+    run_submit(e, n_vocab, &late);
+    step(e);
+    assert_int_equal(info_of(e).n_active, 2);
+    while (step(e) > 0) continue;
+    run_collect(e, &other);
+    run_collect(e, &first);
+    run_collect(e, &reader);
+    run_collect(e, &late);
+    assert_int_equal(reader.n_paused, 1);
+    assert_true(late.n_cached >= 256);
+    check_alone(model, NULL, &reader);
+    check_alone(model, NULL, &late);
+    run_free(&other);
+    run_free(&first);
+    run_free(&reader);
+    run_free(&late);
+    weft_engine_close(e);
+    weft_model_close(model);
+    free(ids);
+}
+
 /* ---- handles --------------------------------------------------------------------------------- */
 
 static void test_handles_are_not_used_again(void **state)
@@ -414,8 +550,11 @@ int main(void)
         cmocka_unit_test(test_memory_is_shared),
         cmocka_unit_test(test_outputs_of_prompts_stay),
         cmocka_unit_test(test_no_pause_for_nothing),
+        cmocka_unit_test(test_shared_pages_count_once),
+        cmocka_unit_test(test_refused_memory_is_no_limit),
         cmocka_unit_test(test_prompt_is_read_once),
         cmocka_unit_test(test_the_highest_waits_for_nobody),
+        cmocka_unit_test(test_no_wait_for_what_is_known),
         cmocka_unit_test(test_handles_are_not_used_again),
     };
     return TEST_RUN("engine/queue", tests);

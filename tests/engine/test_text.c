@@ -42,6 +42,7 @@ typedef struct player {
     weft_request from;
     int32_t end_id; /* that ends it; -1: none */
     bool poll_late; /* when all is there, not after each token */
+    bool in_step;   /* before the step that ended it has said so */
 } player;
 
 static void take_event(request *r, weft_event_kind kind, played *out)
@@ -78,7 +79,7 @@ static played play(player *p)
             finish = WEFT_FINISH_STOP;
         }
         out.finish = text_settle(&r, finish);
-        if (out.finish != WEFT_FINISH_NONE) r.phase = REQUEST_DONE;
+        if (out.finish != WEFT_FINISH_NONE && !p->in_step) r.phase = REQUEST_DONE;
         if (!p->poll_late) take_event(&r, WEFT_EVENT_TOKEN, &out);
     }
     r.phase = REQUEST_DONE;
@@ -356,10 +357,16 @@ static void test_stop_ids_and_minimum(void **state)
     p.ids = ids;
     p.n_ids = n;
     p.end_id = ids[5];
-    played out = play(&p);
-    assert_string_equal(out.text, "zabab");
-    assert_int_equal(out.finish, WEFT_FINISH_STOP);
-    assert_int_equal(out.stop_id, ids[5]);
+    played out;
+    for (int i = 0; i < 3; i++) {
+        p.in_step = i == 1;
+        p.poll_late = i == 2;
+        out = play(&p);
+        assert_string_equal(out.text, "zabab");
+        assert_int_equal(out.finish, WEFT_FINISH_STOP);
+        assert_int_equal(out.stop_id, ids[5]);
+    }
+    p.in_step = p.poll_late = false;
     p.from.stop_texts = STOPS;
     p.from.n_stop_texts = 1;
     out = play(&p);

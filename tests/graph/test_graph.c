@@ -254,6 +254,17 @@ static void rules_glu(fixture *f)
     refuses(f, graph_glu(&f->g, f->x, f->x, (graph_act)4));
 }
 
+static void rules_tap(fixture *f)
+{
+    fixture_init(f);
+    graph_id id = graph_tap(&f->g, f->wide, 7);
+    check_value(f, id, GRAPH_TAP, GRAPH_TOKENS, WIDE);
+    assert_int_equal(f->values[id].i[0], 7);
+    refuses(f, graph_tap(&f->g, f->weight[GATE_W], 0));
+    refuses(f, graph_tap(&f->g, id, 0));
+    refuses(f, graph_tap(&f->g, 0, 0));
+}
+
 static void rules_take(fixture *f)
 {
     fixture_init(f);
@@ -544,6 +555,7 @@ static void (*const RULES[GRAPH_N_OPS])(fixture *f) = {
     [GRAPH_CLAMP] = rules_clamp,
     [GRAPH_STANDARDIZE] = rules_standardize,
     [GRAPH_SELECT] = rules_select,
+    [GRAPH_TAP] = rules_tap,
 };
 
 static void test_every_operation_has_its_rules(void **state)

@@ -277,12 +277,51 @@ static void test_faults_leave_the_ref(void **state)
     test_folder_remove(&w.folder);
 }
 
+/* Removes main with one fault; whatever it hits, the other snapshot is as it was. */
+static bool remove_with_fault(size_t disk_at, size_t memory_at)
+{
+    world w;
+    fault_io disk;
+    fault_allocator memory;
+    uint64_t n_bytes;
+    hub_id id;
+    weft_error err = {WEFT_OK, ""};
+    world_create(&w);
+    fault_io_init(&disk, disk_at);
+    fault_allocator_init(&memory, memory_at);
+    env e = {.allocator = &memory.allocator, .io = &disk.io};
+    hub_cache cache = {&e, w.folder.path};
+    assert_int_equal(hub_id_parse(&id, str_of("o/m@" COMMIT_A), NULL), WEFT_OK);
+    weft_status status = hub_cache_remove(&cache, &id, false, &n_bytes, never, NULL, &err);
+    assert_true(status == WEFT_OK || disk.hit || memory.hit);
+    fault_allocator_check(&memory);
+    assert_true(exists(&w, "models--o--m/blobs/" BLOB_1));
+    assert_true(exists(&w, "models--o--m/blobs/" BLOB_3));
+    check_found(&w, "o/m@" COMMIT_B, "models--o--m/snapshots/" COMMIT_B "/m-Q4_0.gguf");
+    test_folder_remove(&w.folder);
+    return disk.hit || memory.hit;
+}
+
+static void test_faults_leave_the_others(void **state)
+{
+    (void)state;
+    size_t n_disk = 1, n_memory = 1;
+    while (n_disk < 60 && remove_with_fault(n_disk, 0)) n_disk++;
+    while (n_memory < 60 && remove_with_fault(0, n_memory)) n_memory++;
+    assert_in_range(n_disk, 5, 59);
+    assert_in_range(n_memory, 8, 59);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_find),    cmocka_unit_test(test_list),
-        cmocka_unit_test(test_remove),  cmocka_unit_test(test_lock),
-        cmocka_unit_test(test_set_ref), cmocka_unit_test(test_faults_leave_the_ref),
+        cmocka_unit_test(test_find),
+        cmocka_unit_test(test_list),
+        cmocka_unit_test(test_remove),
+        cmocka_unit_test(test_lock),
+        cmocka_unit_test(test_set_ref),
+        cmocka_unit_test(test_faults_leave_the_ref),
+        cmocka_unit_test(test_faults_leave_the_others),
     };
     return TEST_RUN("hub/cache", tests);
 }

@@ -287,6 +287,8 @@ class Pull(Case):
         self.env["HF_HUB_OFFLINE"] = "1"
         self.assertEqual(self.pull(), path)
         self.fine("run", REPO, "-p", "x", "-n", "2")
+        for words in (["--file", "*.gguf"], ["--verify"], ["--dry-run"]):
+            self.fails(2, "ask the hub", "pull", REPO, *words)
         self.assertEqual(len(self.hub.requests), n)
         self.check_snapshot(model)
 

@@ -152,6 +152,7 @@ static uint32_t unshare(llm *m, unshared *u)
         if (v.op == GRAPH_ATTEND) u->values[u->now[id]].in[1] = state;
     }
     to.output = u->now[m->graph.output];
+    to.hidden = u->now[m->graph.hidden];
     to.n_states = m->n_kv_layers;
     m->graph = to;
     m->kv_layers = u->layers;

@@ -5,6 +5,7 @@
 """
 
 import base64
+import contextlib
 import json
 import struct
 import sys
@@ -574,6 +575,9 @@ class Chat(Case):
         for change, word in (({"frob": 1}, "frob"), ({"messages": None}, "messages"),
                              ({"tools": [{"type": "web"}]}, "tools"),
                              ({"response_format": {"type": "xml"}}, "response_format"),
+                             ({"response_format": {"type": "json_schema", "schema": CITY},
+                               "structured_outputs": {"json_object": True}},
+                              "structured_outputs.json_object"),
                              ({"chat_template_kwargs": 1}, "chat_template_kwargs")):
             with self.subTest(change):
                 error = self.refused(self.path, self.body(**change), word)["error"]
@@ -633,12 +637,20 @@ class Rest(Case):
         ids = self.ask("/tokenize", {"model": "plain", "prompt": "Hello there"})["tokens"]
         back = self.ask("/detokenize", {"model": "plain", "tokens": ids})
         self.assertIn("Hello there", back.values())
+        self.assertEqual(self.ask("/tokenize", {"model": "plain", "content": ""})["count"], 0)
 
     def test_operations(self):
         self.assertEqual(self.ask("/health"), {"status": "ok"})
         self.assertIn("vllm:num_requests_running", self.ask("/metrics"))
         self.assertEqual(self.ask("/stats")["models"][0]["name"], "plain")
         self.ask("/v1/nothing", status=404)
+
+    def test_other_method(self):
+        status, headers, answer = self.server.ask("/v1/chat/completions")
+        self.assertEqual((status, headers["allow"]), (405, "POST"))
+        self.assertEqual(answer["error"]["message"], "/v1/chat/completions takes POST, not GET")
+        status, headers, _ = self.server.ask("/health", {})
+        self.assertEqual((status, headers["allow"]), (405, "GET"))
 
 
 class Keys(Case):
@@ -649,14 +661,46 @@ class Keys(Case):
         for path, want in (("/v1/messages", {"type": "error"}),
                            ("/v1/messages/count_tokens", {"type": "error"}),
                            ("/v1/chat/completions", {}), ("/v1/responses", {})):
-            status, _, answer = self.server.ask(path, body)
-            self.assertEqual(status, 401)
+            status, headers, answer = self.server.ask(path, body)
+            self.assertEqual((status, headers["www-authenticate"]), (401, "Bearer"))
             self.assertEqual(answer["error"]["type"], "authentication_error")
             self.assertEqual(answer.get("type"), want.get("type"))
         for headers in ({"x-api-key": "secret"}, {"authorization": "Bearer secret"}):
             status, _, answer = self.server.ask("/v1/messages", body, {
                 **headers, "anthropic-version": "2023-06-01", "anthropic-beta": "a,b"})
             self.assertEqual(status, 200, answer)
+
+
+class Heads(Case):
+    """What is asked for all models and one has not is not kept quiet."""
+
+    options = ("--draft", "mtp")
+
+    def test_said(self):
+        answer = self.ask("/v1/messages", {"model": "tools", "max_tokens": 4, "messages": HELLO})
+        self.assertEqual(answer["stop_reason"], "max_tokens")
+        said = self.server.process.stderr.read()
+        for name in ("plain", "tools"):
+            self.assertIn(f"'{name}' has no head that drafts (mtp)", said)
+
+
+class Full(Case):
+    """As many requests as there may be: the operator still sees what goes on."""
+
+    options = ("--max-requests", "1")
+
+    def test_full(self):
+        body = {"model": "slow", "max_tokens": 400, "messages": HELLO, "stream": True}
+        connection = self.server.connect()
+        with contextlib.closing(connection):
+            connection.request("POST", "/v1/chat/completions", json.dumps(body))
+            answer = connection.getresponse()
+            self.assertTrue(answer.readline().startswith(b"data: "))
+            status, headers, answer = self.server.ask("/v1/chat/completions", body)
+            self.assertEqual((status, headers["retry-after"]), (503, "2"), answer)
+            for path in ("/health", "/metrics", "/stats", "/v1/models", "/"):
+                status, _, answer = self.server.ask(path)
+                self.assertEqual(status, 200, (path, answer))
 
 
 if __name__ == "__main__":

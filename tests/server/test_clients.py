@@ -16,6 +16,8 @@ from serving import Server
 try:
     import anthropic
     import openai
+    from langchain_core.messages import HumanMessage, ToolMessage
+    from langchain_openai import ChatOpenAI
 except ImportError as error:
     print(f"test_clients.py: skipped: {error}; tools/clients.sh runs it with the packages")
     sys.exit(77)
@@ -126,6 +128,45 @@ class Rest(Case):
     def test_models(self):
         self.assertEqual([m.id for m in self.openai.models.list()], ["plain", "tools", "thinks", "slow"])
         self.assertEqual(self.openai.models.retrieve("tools").id, "tools")
+
+
+class Loop(Case):
+    """An agent's loop as LangChain runs it: a call, its result, an answer."""
+
+    def model(self, **more):
+        url = f"http://127.0.0.1:{self.server.port}/v1"
+        return ChatOpenAI(model="tools", base_url=url, api_key="secret", max_tokens=96, max_retries=0,
+                          temperature=0, stream_usage=True, **more)
+
+    def run_loop(self, ask):
+        weather = {"type": "function", "function": {"name": "get-weather", "parameters": CITY}}
+        messages = [HumanMessage("What is the weather like in Paris?")]
+        first = ask(self.model().bind_tools([weather], tool_choice="required",
+                                               parallel_tool_calls=False), messages)
+        calls = first.tool_calls
+        self.assertTrue(calls)
+        for call in calls:
+            self.assertEqual((call["name"], call["args"]), ("get-weather", {"city": "Paris"}))
+        self.assertEqual(first.response_metadata["finish_reason"], "tool_calls")
+        messages += [first] + [ToolMessage("Rain.", tool_call_id=call["id"]) for call in calls]
+        second = ask(self.model().bind_tools([weather], tool_choice="auto"), messages)
+        self.assertIn(second.response_metadata["finish_reason"], ("stop", "length", "tool_calls"))
+        # What was said stands in the second prompt as it was sampled.
+        said = first.usage_metadata["total_tokens"]
+        cached = second.usage_metadata["input_token_details"]["cache_read"]
+        self.assertGreaterEqual(cached, said - 2)
+
+    def test_whole(self):
+        self.run_loop(lambda model, messages: model.invoke(messages))
+
+    def test_stream(self):
+        def ask(model, messages):
+            whole = None
+            for chunk in model.stream(messages):
+                whole = chunk if whole is None else whole + chunk
+            return whole
+
+        self.run_loop(ask)
 
 
 class Responses(Case):

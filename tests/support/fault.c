@@ -200,6 +200,21 @@ static bool fault_is_folder(const io *files, const char *path)
     return fault->inner->is_folder(fault->inner, path);
 }
 
+static weft_status fault_stamp(const io *files, const char *path, uint64_t *size, uint64_t *touched,
+                               weft_error *err)
+{
+    fault_io *fault = files->user;
+    *size = *touched = 0;
+    weft_status status = count_operation(fault, "look at", path, err);
+    return status != WEFT_OK ? status : fault->inner->stamp(fault->inner, path, size, touched, err);
+}
+
+static void fault_touch(const io *files, const char *path)
+{
+    fault_io *fault = files->user;
+    fault->inner->touch(fault->inner, path);
+}
+
 static weft_status fault_write(const io *files, const char *path, const void *data, size_t n_bytes,
                                weft_error *err)
 {
@@ -348,6 +363,8 @@ void fault_io_init(fault_io *fault, size_t fail_at)
                .unmap = fault_unmap,
                .list = fault_list,
                .is_folder = fault_is_folder,
+               .stamp = fault_stamp,
+               .touch = fault_touch,
                .write = fault_write,
                .exists = fault_exists,
                .open = fault_open,

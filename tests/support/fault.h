@@ -46,7 +46,7 @@ void fault_allocator_init(fault_allocator *fault, size_t fail_at);
 /* Fails the test when blocks or bytes are still live. */
 void fault_allocator_check(const fault_allocator *fault);
 
-/* io_system() whose fail_at-th operation fails with IO; is_folder, exists, unmap,
+/* io_system() whose fail_at-th operation fails with IO; is_folder, exists, touch, unmap,
  * remove and remove_folder never do. A close that fails has closed. Blocks may be read in several
  * threads, and fail_at set anew between two steps; the rest is for one. */
 typedef struct fault_io {

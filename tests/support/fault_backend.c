@@ -15,6 +15,8 @@ static struct {
     uint32_t fail_at;
     uint32_t counts[FAULT_N_CALLS];
     uint32_t live;
+    weft_status status;
+    const backend_plan *plan;
     bool hit;
 } wish;
 
@@ -24,12 +26,24 @@ void fault_backend_set(const backend_api *inner, fault_call call, uint32_t fail_
     wish.call = call;
     wish.fail_at = fail_at;
     wish.hit = false;
+    wish.status = WEFT_DEVICE;
+    wish.plan = NULL;
     for (uint32_t i = 0; i < FAULT_N_CALLS; i++) wish.counts[i] = 0;
 }
 
 bool fault_backend_hit(void)
 {
     return wish.hit;
+}
+
+void fault_backend_fail_with(weft_status status)
+{
+    wish.status = status;
+}
+
+const backend_plan *fault_backend_plan(void)
+{
+    return wish.plan;
 }
 
 uint32_t fault_backend_count(fault_call call)
@@ -154,7 +168,9 @@ static weft_status fault_run(backend *b, backend_plan *plan, const backend_step 
                              weft_error *err)
 {
     weft_status status = b->inner->run(b->b, plan, step, err);
-    return fails(FAULT_RUN) ? injected("run", err) : status;
+    if (!fails(FAULT_RUN)) return status;
+    wish.plan = plan;
+    return err_set(err, wish.status, "injected failure of run");
 }
 
 static weft_status fault_wait(backend *b, weft_error *err)

@@ -29,6 +29,12 @@ extern const backend_api BACKEND_FAULT;
 void fault_backend_set(const backend_api *inner, fault_call call, uint32_t fail_at);
 bool fault_backend_hit(void);
 
+/* A run that is to fail says this, not DEVICE; until the next fault_backend_set. */
+void fault_backend_fail_with(weft_status status);
+
+/* Of the run that failed; NULL: none did. */
+const backend_plan *fault_backend_plan(void);
+
 /* A backend that is open already, as BACKEND_FAULT; closing it closes b. NULL when out of memory, b
  * then is as it was. For what finds its backend by name: it can be put in afterwards. */
 backend *fault_backend_wrap(const backend_api *inner, backend *b, const env *world);

@@ -603,6 +603,7 @@ static void run_value(graph_oracle *o, graph_id id)
     case GRAPH_INPUT:
     case GRAPH_KV_APPEND:
     case GRAPH_STATE:
+    case GRAPH_TAP:
         break;
     default:
         fail_msg("the oracle does not know operation %u", (unsigned)v->op);

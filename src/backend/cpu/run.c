@@ -347,6 +347,9 @@ static void run_value(const cpu_run *r, graph_id id, token_range t, uint32_t thr
     case GRAPH_KV_STORE:
         run_append(r, v, t);
         break;
+    case GRAPH_TAP:
+        backend_tap(r->step, v, cpu_data(r, v->in[0]), t.first, t.end);
+        break;
     case GRAPH_MUL:
         run_mul(r, v, cpu_data(r, id), t);
         break;

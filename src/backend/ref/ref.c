@@ -914,6 +914,9 @@ static void run_value(const run_state *r, graph_id id)
     case GRAPH_KV_STORE:
         run_append(r, v);
         break;
+    case GRAPH_TAP:
+        backend_tap(r->step, v, data(r, v->in[0]), 0, r->step->n_tokens);
+        break;
     case GRAPH_COLS:
     case GRAPH_CONCAT:
     case GRAPH_TAKE:

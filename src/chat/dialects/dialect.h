@@ -28,8 +28,7 @@ typedef struct dialect_xml {
     const char *value_open; /* NULL: a value begins behind key_close */
     const char *value_close;
     const char *ends[DIALECT_TAGS]; /* any ends the call */
-    bool
-        lines; /* a line's end behind the opening and before the closing tag is no part of values */
+    bool lines;                     /* values have none of the line ends beside their tags */
 } dialect_xml;
 
 /* CALL_FORM_TYPED. */

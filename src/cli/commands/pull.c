@@ -194,6 +194,11 @@ static int run(const void *values, const char *operand)
         status = err_set(&err, WEFT_ARGUMENT, "either :%s or --file, not both", id.quant);
     if (status != WEFT_OK) return report_failure(&err, true);
     if (place_read(&here, &err) != WEFT_OK) return report_failure(&err, false);
+    if (here.offline && (v->files.n > 0 || v->verify || v->dry)) {
+        err_set(&err, WEFT_ARGUMENT,
+                "HF_HUB_OFFLINE is set, and --file, --verify and --dry-run ask the hub");
+        return report_failure(&err, true);
+    }
     return here.offline ? pull_offline(&here, &id) : pull(v, &here, &id);
 }
 

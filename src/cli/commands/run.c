@@ -17,7 +17,8 @@ typedef struct run_values {
     const char *schema, *regex, *rules;
     bool raw, json;
     uint32_t max_new;
-    const char *draft;
+    const char *draft, *state_dir;
+    uint64_t state_dir_bytes;
     option_texts images;
 } run_values;
 
@@ -39,6 +40,13 @@ static const option_row OPTIONS[] = {
     {"state", OPTION_TEXT, AT(state), "FILE",
      "begins with what FILE has of an earlier conversation, and writes this one to it at the end",
      0, 0, NULL},
+    {"state-dir", OPTION_TEXT, AT(state_dir), "DIR",
+     "keeps what it knows of conversations in this folder, also for other runs and at the same "
+     "time, and begins with what is found there; it can be read from it what was said",
+     0, 0, NULL},
+    {"state-dir-size", OPTION_BYTES, AT(state_dir_bytes), "BYTES",
+     "most that is kept there, of all models; what was not used for longest goes (default: 4G)", 0,
+     0, NULL},
     {"draft", OPTION_TEXT, AT(draft), "NAME",
      "what guesses tokens in advance: ngram, by what stood in the text before; mtp, the head that "
      "some models have for it; or another model, a folder or file like MODEL: a smaller one of the "
@@ -327,6 +335,8 @@ static int run(const void *values, const char *path)
     session_plan plan = {.max_sequences = 1,
                          .chunk_tokens = GENERATE_CHUNK,
                          .draft = v->draft,
+                         .state_dir = v->state_dir,
+                         .state_dir_bytes = v->state_dir_bytes,
                          .forced = n_forms > 0};
     int exit_status = EXIT_FAILED;
     bool usage = false;

@@ -17,7 +17,8 @@ enum { MODELS_MOST = 64, NAME_BYTES = 256 };
 typedef struct serve_values {
     session_values session;
     option_words models;
-    const char *host, *draft, *state_folder;
+    const char *host, *draft, *state_folder, *state_dir;
+    uint64_t state_dir_bytes;
     uint32_t port;
     option_texts keys, admin_keys, hosts, origins;
     uint32_t sequences, chunk, max_new, max_requests, max_connections, load_wait_s, drain_s;
@@ -76,6 +77,14 @@ static const option_row OPTIONS[] = {
      1024, 0, NULL},
     {"state-folder", OPTION_TEXT, AT(state_folder), "DIR",
      "where /kv/save and /kv/restore have their files (default: they are refused)", 0, 0, NULL},
+    {"state-dir", OPTION_TEXT, AT(state_dir), "DIR",
+     "keeps what it knows of conversations in this folder, and begins with what is found there, "
+     "after "
+     "a restart, too; it can be read from it what was said",
+     0, 0, NULL},
+    {"state-dir-size", OPTION_BYTES, AT(state_dir_bytes), "BYTES",
+     "most that is kept there, of all models; what was not used for longest goes (default: 4G)", 0,
+     0, NULL},
     {"no-page", OPTION_FLAG, AT(no_page), NULL, "no page to chat at /", 0, 0, NULL},
     {"quiet", OPTION_FLAG, AT(quiet), NULL, "no line for each request on stderr", 0, 0, NULL},
 };
@@ -124,6 +133,9 @@ static weft_status add_model(model_list *list, const char *word, weft_error *err
     char *path = list->paths[list->n];
     weft_status status = place_find_model(given, path, err);
     if (status != WEFT_OK) return status;
+    /* Others are opened when they are asked for, and who mistyped would not see it. */
+    if (path[0] != '\0' && !io_system()->exists(io_system(), path))
+        return err_set(err, WEFT_IO, "there is no '%s'", path);
     str name = {word, named ? (size_t)(equals - word) : strlen(word)};
     if (!named && strcmp(given, path) == 0) name = last_part(name);
     if (name.len == 0 || name.len >= NAME_BYTES || path[0] == '\0')
@@ -177,6 +189,7 @@ static void log_line(void *user, const char *line)
 /* From the environment, when no option says. */
 static void take_key(option_texts *keys, const char *name)
 {
+    // NOLINTNEXTLINE(concurrency-mt-unsafe): before any thread is started
     const char *value = getenv(name);
     if (keys->n == 0 && value != NULL && value[0] != '\0') keys->values[keys->n++] = value;
 }
@@ -211,8 +224,11 @@ static server_options options_of(const serve_values *v, const model_list *list)
         .drain_ms = v->drain_s * 1000,
         .max_new = v->max_new,
         .page = !v->no_page,
-        .log = v->quiet ? NULL : log_line,
+        .quiet = v->quiet,
+        .log = log_line,
     };
+    o.engine.state_dir = v->state_dir;
+    o.engine.state_dir_bytes = v->state_dir_bytes;
     o.engine.max_sequences = v->sequences;
     o.engine.chunk_tokens = v->chunk;
     return o;
@@ -232,11 +248,13 @@ static int serve(const serve_values *v, const model_list *list)
     o.admin_keys = admin_keys.values;
     o.n_admin_keys = admin_keys.n;
     o.model.log = &LOG;
+    if (v->state_dir != NULL) cache_make(v->state_dir);
     if (!v->session.no_cache && cache_folder(list->models[0].path, folder))
         o.model.cache_dir = folder;
     server *s;
     weft_error err = {WEFT_OK, ""};
     raise_files();
+    mem_return_large();
     weft_status status = server_create(&o, &s, &err);
     if (status != WEFT_OK) return report_failure(&err, status == WEFT_ARGUMENT);
     catch_signals(s);

@@ -493,6 +493,7 @@ static void build(model_build *b)
         x = graph_add(g, x, attention(b, l, part_norm(b, PART_ATTN_NORM, l, x), &list));
         graph_id m = part_norm(b, PART_MLP_NORM, l, x);
         x = b->p->is_moe[l] ? add_experts(b, l, x, m) : graph_add(g, x, part_mlp_build(b, l, m));
+        graph_tap(g, x, l);
     }
     part_head(b, x);
 }

@@ -113,6 +113,7 @@ static void build(model_build *b)
         x = graph_add(g, x, part_norm(b, POST_ATTN_NORM, l, a));
         graph_id m = part_mlp_build(b, l, part_norm(b, PART_MLP_NORM, l, x));
         x = graph_add(g, x, part_norm(b, POST_MLP_NORM, l, m));
+        graph_tap(g, x, l);
     }
     part_head(b, x);
 }

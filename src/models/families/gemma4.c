@@ -13,7 +13,10 @@ static void build(model_build *b)
     x = graph_scale(g, x, p->embed_scale);
     if (b->images) x = graph_replace(g, x, graph_feed(g, 0, p->n_embd));
     graph_id inputs = p->has_ple ? gemma4_layer_inputs(b, tokens, x) : 0;
-    for (uint32_t l = 0; l < p->n_layers; l++) x = gemma4_layer(b, l, kinds, x, inputs);
+    for (uint32_t l = 0; l < p->n_layers; l++) {
+        x = gemma4_layer(b, l, kinds, x, inputs);
+        graph_tap(g, x, l);
+    }
     part_head(b, x);
 }
 

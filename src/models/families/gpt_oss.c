@@ -197,6 +197,7 @@ static void build(model_build *b)
         graph_id a = part_attention_build(b, l, part_norm(b, PART_ATTN_NORM, l, x), how);
         x = graph_add(g, x, a);
         x = graph_add(g, x, experts(b, l, part_norm(b, PART_MLP_NORM, l, x)));
+        graph_tap(g, x, l);
     }
     part_head(b, x);
 }

@@ -210,6 +210,7 @@ static void build(model_build *b)
         a = b->p->is_recurrent[l] ? build_conv(b, l, a) : part_attention_build(b, l, a, how);
         x = graph_add(g, x, a);
         x = graph_add(g, x, part_mlp_build(b, l, part_norm(b, PART_MLP_NORM, l, x)));
+        graph_tap(g, x, l);
     }
     part_head(b, x);
 }

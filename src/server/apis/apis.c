@@ -28,9 +28,9 @@ static bool path_fits(str path, const char *pattern)
 }
 
 const server_route *server_api_find(str method, str path, const server_api **api,
-                                    bool *other_method)
+                                    const char **other_method)
 {
-    *other_method = false;
+    *other_method = NULL;
     *api = NULL;
     bool head = str_equal_text(method, "HEAD");
     for (uint32_t i = 0; i < N_SERVER_APIS; i++) {
@@ -41,7 +41,7 @@ const server_route *server_api_find(str method, str path, const server_api **api
             bool fits = str_equal_text(method, route->method) ||
                         (head && strcmp(route->method, "GET") == 0);
             if (fits) return route;
-            *other_method = true;
+            *other_method = route->method;
         }
     }
     return NULL;
@@ -66,21 +66,22 @@ void openai_write_error(strbuf *out, uint32_t status, const char *param, const c
     strbuf_printf(out, ",\"code\":%u}}", status);
 }
 
+void server_api_write_error(const server_api *api, strbuf *out, uint32_t status, const char *param,
+                            const char *message)
+{
+    if (api != NULL) {
+        api->write_error(out, status, param, message);
+    } else {
+        openai_write_error(out, status, param, message);
+    }
+}
+
 void exchange_fail(exchange *x, uint32_t status, const char *param, const char *message)
 {
     strbuf out;
-    const server_api *api = x->api;
     strbuf_init(&out, mem_system(), 0);
-    if (api != NULL) {
-        api->write_error(&out, status, param, message);
-    } else {
-        openai_write_error(&out, status, param, message);
-    }
-    const char *headers = status == 503 || status == 529 ? "Retry-After: 2\r\n"
-                          : status == 401                ? "WWW-Authenticate: Bearer\r\n"
-                                                         : "";
-    exchange_respond_with(x, status, headers, "application/json",
-                          (str){strbuf_text(&out), out.len});
+    server_api_write_error(x->api, &out, status, param, message);
+    exchange_respond_with(x, status, "", "application/json", (str){strbuf_text(&out), out.len});
     strbuf_deinit(&out);
 }
 
@@ -99,7 +100,12 @@ uint32_t http_status_of(weft_status status)
     }
 }
 
-void exchange_fail_weft(exchange *x, const weft_error *err)
+void exchange_respond_buf(exchange *x, uint32_t status, const char *type, strbuf *out)
 {
-    exchange_fail(x, http_status_of(err->status), NULL, err->message);
+    if (out->status == WEFT_OK) {
+        exchange_respond(x, status, type, (str){strbuf_text(out), out->len});
+    } else {
+        exchange_fail(x, 503, NULL, "out of memory for the answer");
+    }
+    strbuf_deinit(out);
 }

@@ -12,7 +12,7 @@ typedef struct chat_body {
     const json *messages, *stream_options, *tools, *tool_choice, *response_format;
     const json *variables;
     bool parallel, logprobs;
-    uint32_t max_tokens, max_completion_tokens, n, n_top, best_of;
+    uint32_t max_tokens, max_completion_tokens, n, n_top;
     float priority;
 } chat_body;
 
@@ -46,27 +46,6 @@ static const field_row ROWS[] = {
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-static weft_status read_choice(generation *g, const json *choice, char *param, weft_error *err)
-{
-    static const char *const WORDS[] = {"auto", "none", "required"};
-    str word = json_text(choice);
-    if (choice == NULL) return WEFT_OK;
-    for (size_t i = 0; i < COUNT_OF(WORDS); i++) {
-        if (!str_equal_text(word, WORDS[i])) continue;
-        g->tool_choice = WORDS[i];
-        if (i == 2 && !g->has_tools)
-            return field_wrong(param, "tool_choice", err, "is 'required', and there are no tools");
-        return WEFT_OK;
-    }
-    str name = json_text(json_get(json_get(choice, "function"), "name"));
-    if (!str_equal_text(json_text(json_get(choice, "type")), "function") || name.len == 0)
-        return field_wrong(param, "tool_choice", err,
-                           "is not auto, none, required or a function by its name");
-    if (!g->has_tools)
-        return field_wrong(param, "tool_choice", err, "names a function, and there are no tools");
-    return strbuf_add(&g->tool_name, name.ptr, name.len);
-}
-
 static weft_status read_limits(generation *g, const chat_body *b, char *param, weft_error *err)
 {
     g->asked.max_new = b->max_completion_tokens != 0 ? b->max_completion_tokens : b->max_tokens;
@@ -93,7 +72,7 @@ static weft_status read_body(generation *g, const json *body, char *param, weft_
     if (status == WEFT_OK) status = read_limits(g, &b, param, err);
     if (status == WEFT_OK) status = messages_read(g, b.messages, param, err);
     if (status == WEFT_OK) status = messages_read_tools(g, b.tools, param, err);
-    if (status == WEFT_OK) status = read_choice(g, b.tool_choice, param, err);
+    if (status == WEFT_OK) status = messages_read_choice(g, b.tool_choice, true, param, err);
     if (status == WEFT_OK)
         status = messages_read_format(g, b.response_format, "response_format", param, err);
     if (status == WEFT_OK) status = openai_read_forms(g, &forms, param, err);

@@ -38,16 +38,6 @@ static void write_model(const server *s, const fleet_model *m, strbuf *out)
     strbuf_add_char(out, '}');
 }
 
-static void respond(exchange *x, strbuf *out)
-{
-    if (out->status == WEFT_OK) {
-        exchange_respond(x, 200, "application/json", (str){strbuf_text(out), out->len});
-    } else {
-        exchange_fail(x, 503, NULL, "out of memory for the answer");
-    }
-    strbuf_deinit(out);
-}
-
 static void list(exchange *x)
 {
     strbuf out;
@@ -59,7 +49,7 @@ static void list(exchange *x)
         write_model(s, fleet_at(s->fleet, i), &out);
     }
     strbuf_add_text(&out, "]}");
-    respond(x, &out);
+    exchange_respond_buf(x, 200, "application/json", &out);
 }
 
 static void show(exchange *x)
@@ -76,12 +66,12 @@ static void show(exchange *x)
     }
     strbuf_init(&out, mem_system(), 0);
     write_model(x->server, m, &out);
-    respond(x, &out);
+    exchange_respond_buf(x, 200, "application/json", &out);
 }
 
 static const server_route ROUTES[] = {
-    {"GET", "/v1/models", 0, list},
-    {"GET", "/v1/models/*", 0, show},
+    {"GET", "/v1/models", ROUTE_ALWAYS, list},
+    {"GET", "/v1/models/*", ROUTE_ALWAYS, show},
 };
 
 const server_api SERVER_API_openai_models = {.name = "openai_models",

@@ -5,25 +5,16 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "server/apis/api.h"
 #include "server/server_state.h"
 
-static void respond(exchange *x, uint32_t status, const char *type, strbuf *out)
-{
-    if (out->status == WEFT_OK) {
-        exchange_respond(x, status, type, (str){strbuf_text(out), out->len});
-    } else {
-        exchange_fail(x, 503, NULL, "out of memory for the answer");
-    }
-    strbuf_deinit(out);
-}
-
 /* ---- health ---------------------------------------------------------------------------------- */
 
-/* 503 while nothing is loaded yet or when the first model could not be, when a stepping thread is
- * gone, and when the server is about to end. */
+/* 503 while the first model is loaded at the start, when the only one could not be, when a device
+ * failed, and when the server is about to end. */
 static void health(exchange *x)
 {
     strbuf out;
@@ -51,7 +42,7 @@ static void health(exchange *x)
         json_write_text(str_of(why.message), &out);
     }
     strbuf_add_char(&out, '}');
-    respond(x, strcmp(status, "ok") == 0 ? 200 : 503, "application/json", &out);
+    exchange_respond_buf(x, strcmp(status, "ok") == 0 ? 200 : 503, "application/json", &out);
 }
 
 /* ---- metrics --------------------------------------------------------------------------------- */
@@ -160,8 +151,8 @@ typedef struct histogram_row {
 static const histogram_row HISTOGRAMS[] = {
     {"vllm:time_to_first_token_seconds", "From the submit to the first token.", METRICS_FIRST_S,
      offsetof(metrics, first_s)},
-    {"vllm:inter_token_latency_seconds", "Between two tokens of an answer.", METRICS_BETWEEN_S,
-     offsetof(metrics, between_s)},
+    {"vllm:request_time_per_output_token_seconds", "Of an answer, for each token but its first.",
+     METRICS_EACH_S, offsetof(metrics, each_s)},
     {"vllm:e2e_request_latency_seconds", "From the submit to the end.", METRICS_WHOLE_S,
      offsetof(metrics, whole_s)},
 };
@@ -268,12 +259,12 @@ static void show_metrics(exchange *x)
     for (uint32_t j = 0; j < n; j++) write_ends(&out, all[j].m);
     write_server(s, &out);
     mem_free(mem_system(), all, n_bytes);
-    respond(x, 200, "text/plain; version=0.0.4; charset=utf-8", &out);
+    exchange_respond_buf(x, 200, "text/plain; version=0.0.4; charset=utf-8", &out);
 }
 
 /* ---- stats ----------------------------------------------------------------------------------- */
 
-static void write_stats(const fleet_model *m, strbuf *out)
+static void write_stats(fleet_model *m, strbuf *out)
 {
     weft_engine_info e = {.struct_size = sizeof e};
     strbuf_add_text(out, "{\"name\":");
@@ -292,7 +283,7 @@ static void write_stats(const fleet_model *m, strbuf *out)
                       (unsigned long long)e.kv_bytes_live, (unsigned long long)e.kv_bytes_cached,
                       (unsigned long long)e.kv_bytes_budget);
         strbuf_printf(out, ",\"steps\":%llu,\"failed_steps\":%llu,\"step_seconds\":%.6f",
-                      (unsigned long long)e.n_steps, (unsigned long long)m->n_failed_steps,
+                      (unsigned long long)e.n_steps, (unsigned long long)fleet_failed_steps(m),
                       (double)e.ns_steps / 1e9);
     }
     const metrics *n = &m->metrics;
@@ -316,7 +307,7 @@ static void stats(exchange *x)
     strbuf_printf(&out,
                   "{\"version\":\"%s\",\"uptime_s\":%.3f,\"requests\":%llu,\"under_way\":%u,"
                   "\"connections\":%u,\"clients_gone\":%llu,\"models\":[",
-                  weft_version(), (double)(uv_hrtime() - s->begun_ns) / 1e9,
+                  weft_version(), (double)(clock_now_ns() - s->begun_ns) / 1e9,
                   (unsigned long long)s->n_requests, s->n_exchanges, n.n_connections,
                   (unsigned long long)n.n_gone);
     for (uint32_t i = 0; i < fleet_size(s->fleet); i++) {
@@ -324,13 +315,13 @@ static void stats(exchange *x)
         write_stats(fleet_at(s->fleet, i), &out);
     }
     strbuf_add_text(&out, "]}");
-    respond(x, 200, "application/json", &out);
+    exchange_respond_buf(x, 200, "application/json", &out);
 }
 
 static const server_route ROUTES[] = {
-    {"GET", "/health", ROUTE_OPEN, health},
-    {"GET", "/metrics", ROUTE_ADMIN, show_metrics},
-    {"GET", "/stats", ROUTE_ADMIN, stats},
+    {"GET", "/health", ROUTE_OPEN | ROUTE_ALWAYS, health},
+    {"GET", "/metrics", ROUTE_ADMIN | ROUTE_ALWAYS, show_metrics},
+    {"GET", "/stats", ROUTE_ADMIN | ROUTE_ALWAYS, stats},
 };
 
 const server_api SERVER_API_operations = {.name = "operations",

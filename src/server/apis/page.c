@@ -23,8 +23,8 @@ static void handle(exchange *x)
 }
 
 static const server_route ROUTES[] = {
-    {"GET", "/", ROUTE_OPEN, handle},
-    {"GET", "/page/*", ROUTE_OPEN, handle},
+    {"GET", "/", ROUTE_OPEN | ROUTE_ALWAYS, handle},
+    {"GET", "/page/*", ROUTE_OPEN | ROUTE_ALWAYS, handle},
 };
 
 const server_api SERVER_API_page = {.name = "page",

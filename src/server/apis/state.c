@@ -6,6 +6,7 @@
 #include "base/assert.h"
 #include "base/mem.h"
 #include "server/apis/api.h"
+#include "server/ids.h"
 #include "server/server_state.h"
 #include "server/task.h"
 
@@ -86,7 +87,7 @@ static weft_status read_save(task *t, const json *body, char *param, weft_error 
     if ((b->prompt.ptr != NULL) + (b->messages != NULL) + (b->tokens != NULL) != 1)
         return field_wrong(param, "messages", err, "or prompt, or tokens must be there, and one");
     if (b->tokens != NULL)
-        return task_read_ids(b->tokens, "tokens", &b->ids, &b->n_ids, param, err);
+        return ids_read(b->tokens, "tokens", SIZE_MAX, &b->ids, &b->n_ids, param, err);
     if (b->messages != NULL) status = json_write(b->messages, 0, &b->messages_text);
     if (status == WEFT_OK && b->tools != NULL) status = json_write(b->tools, 0, &b->tools_text);
     return status == WEFT_OK ? status : err_set(err, status, "the messages are too long");
@@ -97,11 +98,11 @@ static weft_status find_ids(task *t, weft_error *err)
     state_body *b = t->own;
     if (b->tokens != NULL) return WEFT_OK;
     if (b->messages != NULL) {
-        return task_tokenize_chat(t, strbuf_text(&b->messages_text),
-                                  b->tools_text.len > 0 ? b->tools_text.ptr : NULL,
-                                  WEFT_CHAT_NO_GENERATION_PROMPT, &b->ids, &b->n_ids, err);
+        return ids_of_chat(t->model->model, strbuf_text(&b->messages_text),
+                           b->tools_text.len > 0 ? b->tools_text.ptr : NULL,
+                           WEFT_CHAT_NO_GENERATION_PROMPT, &b->ids, &b->n_ids, err);
     }
-    return task_tokenize(t, b->prompt, WEFT_TOKENIZE_SPECIALS, &b->ids, &b->n_ids, err);
+    return ids_of_text(t->model->model, b->prompt, WEFT_TOKENIZE_SPECIALS, &b->ids, &b->n_ids, err);
 }
 
 static weft_status save(task *t, strbuf *out, weft_error *err)

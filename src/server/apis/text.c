@@ -4,7 +4,10 @@
 #include "base/assert.h"
 #include "base/mem.h"
 #include "server/apis/api.h"
+#include "server/ids.h"
 #include "server/task.h"
+
+enum { DETOKENIZED_BYTES = 16 << 20 };
 
 typedef struct text_body {
     str model, prompt, content;
@@ -88,13 +91,14 @@ static weft_status tokenize(task *t, strbuf *out, weft_error *err)
     text_body *b = t->own;
     weft_status status;
     if (b->messages != NULL) {
-        status = task_tokenize_chat(
-            t, strbuf_text(&b->messages_text), b->tools_text.len > 0 ? b->tools_text.ptr : NULL,
-            b->generation ? 0 : WEFT_CHAT_NO_GENERATION_PROMPT, &b->ids, &b->n_ids, err);
+        status = ids_of_chat(t->model->model, strbuf_text(&b->messages_text),
+                             b->tools_text.len > 0 ? b->tools_text.ptr : NULL,
+                             b->generation ? 0 : WEFT_CHAT_NO_GENERATION_PROMPT, &b->ids, &b->n_ids,
+                             err);
     } else {
         str text = b->prompt.ptr != NULL ? b->prompt : b->content;
-        status = task_tokenize(t, text, b->specials ? WEFT_TOKENIZE_SPECIALS : 0, &b->ids,
-                               &b->n_ids, err);
+        status = ids_of_text(t->model->model, text, b->specials ? WEFT_TOKENIZE_SPECIALS : 0,
+                             &b->ids, &b->n_ids, err);
     }
     if (status != WEFT_OK) return status;
     strbuf_add_text(out, "{\"tokens\":[");
@@ -116,7 +120,7 @@ static weft_status read_detokenize(task *t, const json *body, char *param, weft_
     weft_status status = fields_read(body, "", &table, 1, param, err);
     t->model_name = b->model;
     if (status != WEFT_OK) return status;
-    return task_read_ids(b->tokens, "tokens", &b->ids, &b->n_ids, param, err);
+    return ids_read(b->tokens, "tokens", SIZE_MAX, &b->ids, &b->n_ids, param, err);
 }
 
 static weft_status add_texts(const text_body *b, weft_detokenizer *d, strbuf *text, weft_error *err)
@@ -125,8 +129,8 @@ static weft_status add_texts(const text_body *b, weft_detokenizer *d, strbuf *te
     size_t n;
     for (size_t i = 0; i < b->n_ids; i++) {
         weft_status status = weft_detokenizer_push(d, b->ids[i], &piece, &n, err);
+        if (status == WEFT_OK) status = strbuf_add(text, piece, n);
         if (status != WEFT_OK) return status;
-        strbuf_add(text, piece, n);
     }
     weft_status status = weft_detokenizer_flush(d, &piece, &n, err);
     if (status == WEFT_OK) strbuf_add(text, piece, n);
@@ -141,7 +145,7 @@ static weft_status detokenize(task *t, strbuf *out, weft_error *err)
     weft_status status =
         weft_detokenizer_create(t->model->model, WEFT_DETOKENIZE_SPECIALS, &d, err);
     if (status != WEFT_OK) return status;
-    strbuf_init(&text, mem_system(), 0);
+    strbuf_init(&text, mem_system(), DETOKENIZED_BYTES);
     status = add_texts(b, d, &text, err);
     str whole = {strbuf_text(&text), text.len};
     strbuf_add_text(out, "{\"prompt\":");
@@ -149,8 +153,9 @@ static weft_status detokenize(task *t, strbuf *out, weft_error *err)
     strbuf_add_text(out, ",\"content\":");
     json_write_text(whole, out);
     strbuf_add_char(out, '}');
-    if (status == WEFT_OK && text.status != WEFT_OK)
-        status = err_set(err, text.status, "out of memory for the text");
+    if (text.status != WEFT_OK)
+        status = err_set(err, text.status, "the text has more than %d bytes, or there is no memory",
+                         DETOKENIZED_BYTES);
     strbuf_deinit(&text);
     weft_detokenizer_destroy(d);
     return status;
