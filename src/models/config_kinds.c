@@ -12,31 +12,37 @@ typedef struct kind_row {
 } kind_row;
 
 static const kind_row MODEL_ROWS[] = {
-    {"layer_types", JSON_KIND_ARRAY},
-    {"mlp_layer_types", JSON_KIND_ARRAY},
-    {"mlp_only_layers", JSON_KIND_ARRAY},
-    {"no_rope_layers", JSON_KIND_ARRAY},
-    {"full_attn_idxs", JSON_KIND_ARRAY},
-    {"deepstack_visual_indexes", JSON_KIND_ARRAY},
-    {"per_layer_config", JSON_KIND_OBJECT},
-    {"attn_output_gate", JSON_KIND_BOOL},
+    {"layer_types", JSON_KIND_ARRAY},       {"mlp_layer_types", JSON_KIND_ARRAY},
+    {"mlp_only_layers", JSON_KIND_ARRAY},   {"no_rope_layers", JSON_KIND_ARRAY},
+    {"full_attn_idxs", JSON_KIND_ARRAY},    {"deepstack_visual_indexes", JSON_KIND_ARRAY},
+    {"per_layer_config", JSON_KIND_OBJECT}, {"attn_output_gate", JSON_KIND_BOOL},
     {"qk_layernorm", JSON_KIND_BOOL},
 };
 
 static const kind_row ROPE_ROWS[] = {
-    {"rope_type", JSON_KIND_TEXT},         {"type", JSON_KIND_TEXT},
-    {"truncate", JSON_KIND_BOOL},          {"mrope_interleaved", JSON_KIND_BOOL},
-    {"mrope_section", JSON_KIND_ARRAY},    {"long_factor", JSON_KIND_ARRAY},
-    {"short_factor", JSON_KIND_ARRAY},     {"full_attention", JSON_KIND_OBJECT},
-    {"sliding_attention", JSON_KIND_OBJECT}, {"rope_theta", JSON_KIND_REAL},
-    {"partial_rotary_factor", JSON_KIND_REAL}, {"llama_4_scaling_beta", JSON_KIND_REAL},
+    {"rope_type", JSON_KIND_TEXT},
+    {"type", JSON_KIND_TEXT},
+    {"truncate", JSON_KIND_BOOL},
+    {"mrope_interleaved", JSON_KIND_BOOL},
+    {"mrope_section", JSON_KIND_ARRAY},
+    {"long_factor", JSON_KIND_ARRAY},
+    {"short_factor", JSON_KIND_ARRAY},
+    {"full_attention", JSON_KIND_OBJECT},
+    {"sliding_attention", JSON_KIND_OBJECT},
+    {"rope_theta", JSON_KIND_REAL},
+    {"partial_rotary_factor", JSON_KIND_REAL},
+    {"llama_4_scaling_beta", JSON_KIND_REAL},
 };
 
 static const kind_row QUANT_ROWS[] = {
-    {"quant_method", JSON_KIND_TEXT},       {"mode", JSON_KIND_TEXT},
-    {"bits", JSON_KIND_INT},                {"group_size", JSON_KIND_INT},
-    {"desc_act", JSON_KIND_BOOL},           {"zero_point", JSON_KIND_BOOL},
-    {"transform_config", JSON_KIND_OBJECT}, {"config_groups", JSON_KIND_OBJECT},
+    {"quant_method", JSON_KIND_TEXT},
+    {"mode", JSON_KIND_TEXT},
+    {"bits", JSON_KIND_INT},
+    {"group_size", JSON_KIND_INT},
+    {"desc_act", JSON_KIND_BOOL},
+    {"zero_point", JSON_KIND_BOOL},
+    {"transform_config", JSON_KIND_OBJECT},
+    {"config_groups", JSON_KIND_OBJECT},
 };
 
 static weft_status check_row(const json *object, kind_row row, weft_error *err)

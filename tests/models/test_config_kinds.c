@@ -18,8 +18,8 @@ static void check_refusal(const refusal *r)
     golden_copy s;
     weft_error err = {0};
     golden_copy_open(&s, r->golden);
-    weft_status status = golden_open_changed(
-        &s, &(golden_change){.config = {r->config[0], r->config[1]}}, &err);
+    weft_status status =
+        golden_open_changed(&s, &(golden_change){.config = {r->config[0], r->config[1]}}, &err);
     golden_copy_close(&s);
     if (status != r->status || strstr(err.message, r->says) == NULL)
         fail_msg("%s with %s: %s", r->golden, r->config[1], err.message);
@@ -35,32 +35,55 @@ static void test_kinds(void **state)
 {
     (void)state;
     static const refusal ROWS[] = {
-        {"llama3-rope", {"\"rope_type\": \"llama3\"", "\"rope_type\": 7"}, WEFT_FORMAT,
+        {"llama3-rope",
+         {"\"rope_type\": \"llama3\"", "\"rope_type\": 7"},
+         WEFT_FORMAT,
          "'rope_type' is integer, expected text"},
-        {"llama3-rope", {"\"rope_parameters\": {", "\"rope_parameters\": 3, \"other\": {"},
-         WEFT_FORMAT, "'rope_parameters' is integer, expected object"},
-        {"gemma3", {"\"full_attention\": {", "\"full_attention\": [], \"other\": {"}, WEFT_FORMAT,
+        {"llama3-rope",
+         {"\"rope_parameters\": {", "\"rope_parameters\": 3, \"other\": {"},
+         WEFT_FORMAT,
+         "'rope_parameters' is integer, expected object"},
+        {"gemma3",
+         {"\"full_attention\": {", "\"full_attention\": [], \"other\": {"},
+         WEFT_FORMAT,
          "'full_attention' is array, expected object"},
-        {"gemma4-dense", {"\"rope_parameters\": {", "\"rope_parameters\": \"\", \"other\": {"},
-         WEFT_FORMAT, "'rope_parameters' is text, expected object"},
-        {"exaone4", {"\"layer_types\": [", "\"layer_types\": {}, \"other\": ["}, WEFT_FORMAT,
+        {"gemma4-dense",
+         {"\"rope_parameters\": {", "\"rope_parameters\": \"\", \"other\": {"},
+         WEFT_FORMAT,
+         "'rope_parameters' is text, expected object"},
+        {"exaone4",
+         {"\"layer_types\": [", "\"layer_types\": {}, \"other\": ["},
+         WEFT_FORMAT,
          "'layer_types' is object, expected array"},
-        {"qwen3_next", {"\"layer_types\": [", "\"layer_types\": 2, \"other\": ["}, WEFT_FORMAT,
+        {"qwen3_next",
+         {"\"layer_types\": [", "\"layer_types\": 2, \"other\": ["},
+         WEFT_FORMAT,
          "'layer_types' is integer, expected array"},
-        {"lfm2", {"\"full_attn_idxs\": null", "\"full_attn_idxs\": 1"}, WEFT_FORMAT,
+        {"lfm2",
+         {"\"full_attn_idxs\": null", "\"full_attn_idxs\": 1"},
+         WEFT_FORMAT,
          "'full_attn_idxs' is integer, expected array"},
-        {"qwen2_moe", {"\"mlp_only_layers\": []", "\"mlp_only_layers\": \"0\""}, WEFT_FORMAT,
+        {"qwen2_moe",
+         {"\"mlp_only_layers\": []", "\"mlp_only_layers\": \"0\""},
+         WEFT_FORMAT,
          "'mlp_only_layers' is text, expected array"},
-        {"phi", {"\"qk_layernorm\": false", "\"qk_layernorm\": \"yes\""}, WEFT_FORMAT,
+        {"phi",
+         {"\"qk_layernorm\": false", "\"qk_layernorm\": \"yes\""},
+         WEFT_FORMAT,
          "'qk_layernorm' is text, expected boolean"},
-        {"llama", {"\"use_cache\"", "\"quantization_config\": \"fp8\", \"use_cache\""},
-         WEFT_FORMAT, "'quantization_config' is text, expected object"},
-        {"llama", {"\"use_cache\"", "\"quantization_config\": {\"quant_method\": 8}, \"use_cache\""},
-         WEFT_FORMAT, "'quant_method' is integer, expected text"},
+        {"llama",
+         {"\"use_cache\"", "\"quantization_config\": \"fp8\", \"use_cache\""},
+         WEFT_FORMAT,
+         "'quantization_config' is text, expected object"},
+        {"llama",
+         {"\"use_cache\"", "\"quantization_config\": {\"quant_method\": 8}, \"use_cache\""},
+         WEFT_FORMAT,
+         "'quant_method' is integer, expected text"},
         {"llama",
          {"\"use_cache\"",
           "\"quantization_config\": {\"quant_method\": \"gptq\", \"desc_act\": 1}, \"use_cache\""},
-         WEFT_FORMAT, "'desc_act' is integer, expected boolean"},
+         WEFT_FORMAT,
+         "'desc_act' is integer, expected boolean"},
         {"llama", {"\"eos_token_id\": 2", "\"eos_token_id\": [1.5]"}, WEFT_FORMAT, "1.5"},
     };
     check_refusals(ROWS, COUNT_OF(ROWS));
@@ -132,8 +155,8 @@ static void test_one_sentence(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_kinds), cmocka_unit_test(test_nulls),
-        cmocka_unit_test(test_both_directions), cmocka_unit_test(test_one_sentence)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_kinds), cmocka_unit_test(test_nulls),
+                                       cmocka_unit_test(test_both_directions),
+                                       cmocka_unit_test(test_one_sentence)};
     return TEST_RUN("models/config_kinds", tests);
 }
