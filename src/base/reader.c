@@ -5,9 +5,9 @@
 #include "base/reader.h"
 
 #include <pthread.h>
-#include <signal.h>
 
 #include "base/assert.h"
+#include "base/signals.h"
 
 typedef struct job_queue {
     reader_job *first, *last;
@@ -143,10 +143,10 @@ static void *reader_main(void *user)
 /* The host program's signals are none of these threads' business. */
 static int start_thread(reader *r)
 {
-    sigset_t all;
+    sigset_t outside;
     sigset_t before;
-    sigfillset(&all);
-    int code = pthread_sigmask(SIG_SETMASK, &all, &before);
+    signals_from_outside(&outside);
+    int code = pthread_sigmask(SIG_BLOCK, &outside, &before);
     if (code != 0) return code;
     code = pthread_create(&r->threads[r->n_threads], NULL, reader_main, r);
     pthread_sigmask(SIG_SETMASK, &before, NULL);

@@ -16,7 +16,6 @@
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdalign.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -25,6 +24,7 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "base/signals.h"
 
 enum { THREADS_MOST = 256, CACHE_LINE = 64, SPIN_NS = 30000, SPINS_PER_LOOK = 32 };
 
@@ -128,10 +128,10 @@ static void start_generation(thread_pool *pool, void (*work)(void *user, uint32_
 /* The host program's signals are none of the workers' business. */
 static int start_worker(worker *w)
 {
-    sigset_t all;
+    sigset_t outside;
     sigset_t before;
-    sigfillset(&all);
-    int code = pthread_sigmask(SIG_SETMASK, &all, &before);
+    signals_from_outside(&outside);
+    int code = pthread_sigmask(SIG_BLOCK, &outside, &before);
     if (code != 0) return code;
     code = pthread_create(&w->thread, NULL, worker_main, w);
     pthread_sigmask(SIG_SETMASK, &before, NULL);

@@ -79,6 +79,13 @@ weft_status tensors_file_check(const char *path, const char *model_path, weft_er
     return err_set(err, WEFT_ARGUMENT, "'%s' belongs to the model, write to another place", path);
 }
 
+/* What is no file, such as a device, stays. */
+static void remove_half(const char *path)
+{
+    struct stat of;
+    if (lstat(path, &of) == 0 && S_ISREG(of.st_mode)) remove(path);
+}
+
 weft_status tensors_file_write(const char *path, const tensors_file_row *rows, uint32_t n_rows,
                                weft_error *err)
 {
@@ -96,6 +103,7 @@ weft_status tensors_file_write(const char *path, const tensors_file_row *rows, u
     } else {
         if (!write_rows(stream, &header, rows, n_rows)) status = fail(err, "write", path);
         if (fclose(stream) != 0 && status == WEFT_OK) status = fail(err, "write", path);
+        if (status != WEFT_OK) remove_half(path);
     }
     strbuf_deinit(&header);
     return status;

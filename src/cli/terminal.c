@@ -1,4 +1,4 @@
-/* terminal.c - stderr, progress, safe text, and the only signal handler. */
+/* terminal.c - stderr, progress, safe text, and the signal handlers. */
 #include "cli/terminal.h"
 
 #include <errno.h>
@@ -11,11 +11,29 @@
 #include "base/utf8.h"
 #include "cli/commands/command.h"
 
+/* Weights are mapped: a page that its file no longer has, or that cannot be read, comes as this
+ * signal. Nothing can go on from there. */
+static void on_lost_page(int number, siginfo_t *info, void *context)
+{
+    static const char SENTENCE[] = "weft: a file was cut while it was in use, or cannot be read\n";
+    (void)context;
+    if (info->si_code == BUS_ADRERR) {
+        if (write(STDERR_FILENO, SENTENCE, sizeof SENTENCE - 1) < 0) _exit(EXIT_FAILED);
+        _exit(EXIT_FAILED);
+    }
+    raise(number); /* the handler is gone: see SA_RESETHAND */
+}
+
+/* What cannot be written, for want of a reader or beyond a limit, is a failed call instead. */
 void terminal_init(void)
 {
-    struct sigaction ignore = {0};
-    ignore.sa_handler = SIG_IGN;
-    sigaction(SIGPIPE, &ignore, NULL);
+    struct sigaction action = {0};
+    action.sa_handler = SIG_IGN;
+    sigaction(SIGPIPE, &action, NULL);
+    sigaction(SIGXFSZ, &action, NULL);
+    action.sa_sigaction = on_lost_page;
+    action.sa_flags = SA_SIGINFO | (int)SA_RESETHAND;
+    sigaction(SIGBUS, &action, NULL);
 }
 
 bool terminal_is(FILE *stream)

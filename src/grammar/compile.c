@@ -16,8 +16,7 @@ static const machine_limits LIMITS = {2048, 1 << 16, 1 << 14, 1 << 14, GRAMMAR_D
 
 void source_regex(program *p, str text)
 {
-    if (text.len == 0) program_fail(p, WEFT_ARGUMENT, "an empty pattern allows no text");
-    regex *x = regex_parse(p, text, REGEX_WHOLE);
+    regex *x = regex_parse_answer(p, text);
     (void)program_rule(p, NULL);
     uint32_t start = node_regex(p, x, SPELLING_TEXT, NODE_RETURN);
     if (p->status == WEFT_OK) p->rules[0].start = start;

@@ -97,7 +97,7 @@ static uint32_t part_regex(parts *all, const json *part, const json *value, spot
 {
     (void)part;
     if (!part_is_text(all, "regex", value)) return NODE_FAIL;
-    regex *x = regex_parse(all->p, json_text(value), REGEX_WHOLE);
+    regex *x = regex_parse_answer(all->p, json_text(value));
     return node_regex(all->p, x, SPELLING_TEXT, at.next);
 }
 

@@ -359,3 +359,9 @@ bool regex_is_run(const regex *x, const chars **set, uint32_t *min, uint32_t *ma
     *max = x->max;
     return true;
 }
+
+regex *regex_parse_answer(program *p, str text)
+{
+    if (text.len == 0) program_fail(p, WEFT_ARGUMENT, "an empty pattern allows no text");
+    return regex_parse(p, text, REGEX_WHOLE);
+}

@@ -39,6 +39,9 @@ typedef enum regex_extent { REGEX_WHOLE, REGEX_PART } regex_extent;
  * anchors any more. */
 regex *regex_parse(program *p, str text, regex_extent extent);
 
+/* One that a whole answer, or a part of it, must match: ARGUMENT when it is empty. */
+regex *regex_parse_answer(program *p, str text);
+
 /* Nodes that match it. */
 uint32_t node_regex(program *p, const regex *x, spelling how, uint32_t next);
 

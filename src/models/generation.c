@@ -12,7 +12,7 @@ enum { TOP_K_DEFAULT = 50 };
 
 static weft_status add_stop(llm *m, int32_t *ids, double id, weft_error *err)
 {
-    if (!(id >= 0.0 && id < (double)INT32_MAX)) {
+    if (!(id >= 0.0 && id < (double)INT32_MAX && id == floor(id))) {
         return err_set(err, WEFT_FORMAT, "end token id %g is out of range", id);
     }
     model_generation *g = &m->generation;
@@ -53,13 +53,25 @@ static weft_status read_number(const json *config, const char *key, const double
                    json_kind_name(kind), *number, bounds[0], bounds[1]);
 }
 
+static weft_status read_flag(const json *config, const char *key, bool *flag, weft_error *err)
+{
+    const json *value = json_get(config, key);
+    json_kind kind = json_kind_of(value);
+    *flag = json_bool(value, *flag);
+    if (kind == JSON_KIND_NULL || kind == JSON_KIND_BOOL) return WEFT_OK;
+    return err_set(err, WEFT_FORMAT, "generation_config.json: %s is %s, expected true or false",
+                   key, json_kind_name(kind));
+}
+
 static weft_status read_sampling(weft_sampling *s, const json *config, weft_error *err)
 {
     double repetition = 1.0;
     weft_status status =
         read_number(config, "repetition_penalty", (const double[]){0.01, 100.0}, &repetition, err);
     s->repetition_penalty = (float)repetition;
-    if (status != WEFT_OK || !json_bool(json_get(config, "do_sample"), false)) return status;
+    bool samples = false;
+    if (status == WEFT_OK) status = read_flag(config, "do_sample", &samples, err);
+    if (status != WEFT_OK || !samples) return status;
     double temperature = 1.0;
     double top_p = 1.0;
     double typical_p = 1.0;

@@ -35,6 +35,10 @@ static weft_status check_equal(const json *o, const char *key, uint32_t expected
 /* A step of the processor that is done, or one that is not. */
 static weft_status check_step(const json *o, const char *key, bool done, weft_error *err)
 {
+    json_kind kind = json_kind_of(json_get(o, key));
+    if (kind != JSON_KIND_NULL && kind != JSON_KIND_BOOL)
+        return err_set(err, WEFT_FORMAT, "%s is %s, expected true or false", key,
+                       json_kind_name(kind));
     if (json_bool(json_get(o, key), done) == done) return WEFT_OK;
     return err_set(err, WEFT_UNSUPPORTED, "%s %s is not supported", key, done ? "false" : "true");
 }

@@ -4,6 +4,7 @@
 #include "base/assert.h"
 #include "base/log.h"
 #include "models/assistant.h"
+#include "models/config_kinds.h"
 #include "models/quantization.h"
 
 #define MODEL_FAMILY(name, NAME) extern const model_family MODEL_FAMILY_##NAME;
@@ -127,6 +128,7 @@ static weft_status load(llm *m, weft_error *err)
     model_source source;
     weft_status status = source_init(&source, m->weights, err);
     if (status == WEFT_OK) status = find_family(m, &source, err);
+    if (status == WEFT_OK) status = config_check_kinds(&source, err);
     if (status == WEFT_OK) status = quantization_check(&source, err);
     if (status == WEFT_OK) status = llm_read_params(m, &source, err);
     if (status == WEFT_OK) status = llm_read_tower(m, &source, err);
@@ -135,6 +137,8 @@ static weft_status load(llm *m, weft_error *err)
     if (status == WEFT_OK) status = build_graphs(m, err);
     if (status == WEFT_OK) status = llm_read_generation(m, &source, err);
     if (status == WEFT_OK) status = llm_read_embedding(m, &source, err);
+    if (status == WEFT_OK && m->tower.error.status != WEFT_OK)
+        log_write(m->env.log, WEFT_LOG_WARN, "images cannot be read: %s", m->tower.error.message);
     return status;
 }
 

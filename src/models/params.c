@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "base/assert.h"
-#include "base/log.h"
+#include "models/config_kinds.h"
 #include "models/dense.h"
 #include "models/tower.h"
 
@@ -58,15 +58,38 @@ static weft_status read_rows(model_params *p, const model_source *s, const model
     return WEFT_OK;
 }
 
+static weft_status refuse_causal(const model_source *source, const char *what, weft_error *err)
+{
+    return err_set(err, WEFT_UNSUPPORTED, "%s is not supported for '%.*s'", what,
+                   (int)(source->type.len < 64 ? source->type.len : 64), source->type.ptr);
+}
+
+/* Gemma's: true, or "all" where images are not all that is meant. */
+static weft_status check_bidirectional(const model_source *source, weft_error *err)
+{
+    static const char KEY[] = "use_bidirectional_attention";
+    bool found;
+    bool both = false;
+    bool text = json_kind_of(json_get(source->config, KEY)) == JSON_KIND_TEXT;
+    str of = text ? json_text(json_get(source->config, KEY)) : str_of("");
+    weft_status status = text ? WEFT_OK : source_flag(source, KEY, NULL, &found, &both, err);
+    if (status != WEFT_OK) return status;
+    if (text) both = !str_equal_text(of, "vision");
+    return both ? refuse_causal(source, KEY, err) : WEFT_OK;
+}
+
 /* Text is read from its beginning on, unless the family says otherwise. */
 static weft_status check_causal(const model_params *p, const model_source *source, weft_error *err)
 {
     bool found;
     bool causal = true;
-    weft_status status = source_flag(source, NULL, "attention.causal", &found, &causal, err);
-    if (status != WEFT_OK || causal || p->sees_all) return status;
-    return err_set(err, WEFT_UNSUPPORTED, "attention.causal false is not supported for '%.*s'",
-                   (int)(source->type.len < 64 ? source->type.len : 64), source->type.ptr);
+    if (p->sees_all) return WEFT_OK;
+    weft_status status = source_flag(source, "is_causal", "attention.causal", &found, &causal, err);
+    if (status != WEFT_OK) return status;
+    if (!causal)
+        return refuse_causal(source, source->is_gguf ? "attention.causal false" : "is_causal false",
+                             err);
+    return check_bidirectional(source, err);
 }
 
 /* They stand in prompts. */
@@ -90,7 +113,8 @@ static weft_status read_tower(llm *m, const model_family *f, const model_source 
     model_source vision = *source;
     vision.config = json_get(source->top, "vision_config");
     t->params.image.n_out = m->params.n_embd;
-    weft_status status = read_rows(&t->params, &vision, f->params, f->n_params, err);
+    weft_status status = config_check_kinds(&vision, err);
+    if (status == WEFT_OK) status = read_rows(&t->params, &vision, f->params, f->n_params, err);
     if (status == WEFT_OK) status = f->derive(&t->params, &vision, err);
     if (status == WEFT_OK) status = tower_read_settings(&t->params.image, &vision, err);
     if (status == WEFT_OK) status = check_ids(&t->params.image, m->params.n_vocab, err);
@@ -110,7 +134,6 @@ weft_status llm_read_tower(llm *m, const model_source *source, weft_error *err)
     if (status != WEFT_UNSUPPORTED && status != WEFT_FORMAT)
         return err_set(err, status, "%s", own.message);
     m->tower.error = own;
-    log_write(m->env.log, WEFT_LOG_WARN, "images cannot be read: %s", own.message);
     return WEFT_OK;
 }
 

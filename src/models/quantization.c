@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "models/config_kinds.h"
 
 enum { PATH_BYTES = 640, SHOWN_BYTES = 64 };
 
@@ -178,6 +179,8 @@ static weft_status read_mode(const json *entry, const char *path, mlx_quantizati
                              weft_error *err)
 {
     str name = json_text(json_get(entry, "mode"));
+    weft_status status = config_check_quantization(entry, err);
+    if (status != WEFT_OK) return status;
     const mlx_mode *mode = name.len == 0 ? &MODES[0] : NULL;
     for (size_t i = 0; i < COUNT_OF(MODES) && mode == NULL; i++) {
         if (str_equal_text(name, MODES[i].name)) mode = &MODES[i];

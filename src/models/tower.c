@@ -1,6 +1,8 @@
 /* tower.c - what towers have in common. */
 #include "models/tower.h"
 
+#include <math.h>
+
 #include "base/assert.h"
 
 vision_cut tower_cut(const llm_tower *t)
@@ -50,7 +52,7 @@ weft_status tower_read_id(const model_source *source, const char *key, int32_t *
     weft_status status = source_number(&top, key, NULL, &found, &number, err);
     *id = -1;
     if (status != WEFT_OK || !found) return status;
-    if (!(number >= 0.0 && number < (double)MODEL_VOCAB))
+    if (!(number >= 0.0 && number < (double)MODEL_VOCAB && number == floor(number)))
         return err_set(err, WEFT_FORMAT, "config.json: %s is %g, which is no token id", key,
                        number);
     *id = (int32_t)number;

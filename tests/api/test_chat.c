@@ -171,6 +171,13 @@ static void test_refusals(void **state)
     expect(m,
            CHAT(.messages_json = HI, .has_form = true, .form = "{\"type\": 3}", .form_bytes = 11),
            WEFT_FORMAT, "type");
+    /* What says nothing is not taken for anything (B58). */
+    expect(m, CHAT(.messages_json = HI, .has_form = true, .form_kind = WEFT_GRAMMAR_REGEX),
+           WEFT_ARGUMENT, "an empty pattern allows no text");
+    expect(m, CHAT(.messages_json = HI, .has_form = true, .form_kind = WEFT_GRAMMAR_SCHEMA),
+           WEFT_FORMAT, "form: JSON line 1");
+    expect(m, CHAT(.messages_json = HI, .has_form = true, .form_kind = WEFT_GRAMMAR_CHOICE),
+           WEFT_FORMAT, "form: JSON line 1");
     expect(m,
            CHAT(.messages_json =
                     "[{\"role\": \"assistant\", \"content\": \"\", \"answer_ids\": [70000]}]"),
@@ -671,7 +678,7 @@ static void test_forced(void **state)
     }
 }
 
-/* With reasoning open, closed, and left to the model; and a form instead of calls. */
+/* With reasoning open, closed, and left to the model; and a form instead of calls (B62). */
 static void test_forms(void **state)
 {
     (void)state;

@@ -4,6 +4,7 @@
 #include "support/test.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <time.h>
@@ -216,13 +217,42 @@ static void test_sweep(void **state)
     assert_int_equal(fault_sweep(create_all, NULL), 2);
 }
 
+static void look_at_signals(void *user, uint32_t thread_i)
+{
+    atomic_uint *n_wrong = user;
+    sigset_t blocked;
+    if (thread_i == 0) return; /* the host's own */
+    bool ok = pthread_sigmask(SIG_SETMASK, NULL, &blocked) == 0;
+    ok = ok && sigismember(&blocked, SIGINT) == 1 && sigismember(&blocked, SIGTERM) == 1;
+    ok = ok && sigismember(&blocked, SIGBUS) == 0 && sigismember(&blocked, SIGSEGV) == 0;
+    if (!ok) atomic_fetch_add(n_wrong, 1);
+}
+
+/* A fault in a worker reaches the host's handler, a request to end never a worker. */
+static void test_signals(void **state)
+{
+    (void)state;
+    atomic_uint n_wrong = 0;
+    thread_pool *pool;
+    weft_error err = {0};
+    assert_ok(thread_pool_create(mem_system(), 4, &pool, &err), &err);
+    thread_pool_run(pool, look_at_signals, &n_wrong);
+    thread_pool_destroy(pool);
+    assert_int_equal(atomic_load(&n_wrong), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_everybody_runs),       cmocka_unit_test(test_barrier),
-        cmocka_unit_test(test_barrier_crowded),      cmocka_unit_test(test_sleepers_wake),
-        cmocka_unit_test(test_unused_pool_ends),     cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_two_pools_and_a_lock), cmocka_unit_test(test_sweep),
+        cmocka_unit_test(test_everybody_runs),
+        cmocka_unit_test(test_barrier),
+        cmocka_unit_test(test_barrier_crowded),
+        cmocka_unit_test(test_sleepers_wake),
+        cmocka_unit_test(test_unused_pool_ends),
+        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_two_pools_and_a_lock),
+        cmocka_unit_test(test_sweep),
+        cmocka_unit_test(test_signals),
     };
     return TEST_RUN("base/thread", tests);
 }

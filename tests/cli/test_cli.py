@@ -13,6 +13,7 @@ import math
 import os
 import pty
 import re
+import resource
 import select
 import shutil
 import signal
@@ -177,6 +178,20 @@ class Usage(Case):
                 self.assertEqual(done.returncode, 1)
                 self.assertRegex(done.stderr.decode(), r"\Aweft: cannot write the output[^\n]*\n\Z")
 
+    def test_file_beyond_a_limit(self):
+        """A process may be limited in what it writes: a failed write like another, and nothing stays."""
+
+        def limit():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 14, 1 << 14))
+
+        out = self.folder / "out"
+        for words in (
+            ["convert", model("draft"), out, "--threads", "1"],
+            ["logits", model("draft"), "--ids", ",".join(["1"] * 40), "--out", out],
+        ):
+            self.assertIn("File too large", self.sentence(1, *words, preexec_fn=limit))
+            self.assertEqual(list(self.folder.iterdir()), [])
+
     def test_reader_that_leaves(self):
         reader, writer = os.pipe()
         os.close(reader)
@@ -209,6 +224,20 @@ class Failures(Case):
                 os.truncate(weights, n)
                 self.assertIn("model.safetensors", self.sentence(1, "inspect", path))
                 shutil.copyfile(model("draft") / "model.safetensors", weights)
+
+    def test_file_cut_in_use(self):
+        path = self.copy_model()
+        weights = path / "model.safetensors"
+        words = [WEFT, "embed", path, "--file", "-", "--batch", "1", "--format", "plain"]
+        with subprocess.Popen(
+            list(map(str, words)), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as process:
+            process.stdin.write(b"one\ntwo\n")
+            process.stdin.flush()
+            self.assertTrue(process.stdout.readline())
+            os.truncate(weights, 4096)
+            _, failure = process.communicate(b"three\nfour\n", timeout=SECONDS)
+        self.assertEqual((process.returncode, failure), (1, b"weft: a file was cut while it was in use, or cannot be read\n"))
 
     def test_wrong_shape(self):
         path = self.copy_model()

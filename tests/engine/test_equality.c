@@ -92,6 +92,8 @@ static void check_model(const char *path)
     check_setting(model, (setting){WEFT_ACT_BF16, "affine8g64", NULL, NULL});
     check_setting(model, (setting){WEFT_ACT_F32, "turbo-k8v4", NULL, NULL});
     check_setting(model, (setting){WEFT_ACT_F32, NULL, NULL, "ref"});
+    /* Packed values without fused attention (B02). */
+    if (!TEST_SLOWED) check_setting(model, (setting){WEFT_ACT_F32, "turbo-k8v4", NULL, "ref"});
     weft_model_close(model);
 }
 
@@ -128,7 +130,7 @@ static void test_dense(void **state)
 }
 
 /* Latents and experts: which tokens go through an expert together changes no bit; nor where a
- * latent is packed, at once or at a position. */
+ * latent is packed, at once or at a position, whatever the pieces of a prompt (B07). */
 static void test_latents_and_experts(void **state)
 {
     (void)state;
@@ -172,7 +174,7 @@ static void test_chosen_positions(void **state)
     }
 }
 
-/* Layers that read another's keys and values, through windows, in company of other lengths;
+/* Layers that read another's keys and values, through windows, in company of other lengths (B15);
  * heads of two sizes, and experts beside an MLP. */
 static void test_shared_keys_and_values(void **state)
 {
@@ -239,7 +241,8 @@ static void test_experts(void **state)
     }
 }
 
-/* Experts behind gated delta nets, grouped matrices, convolutions between gates. */
+/* Experts behind gated delta nets, grouped matrices, convolutions between gates; where attention is
+ * packed, recurrent layers are not (B08). */
 static void test_hybrids(void **state)
 {
     (void)state;
@@ -261,7 +264,8 @@ static void test_hybrids(void **state)
     }
 }
 
-/* Every codec, on whichever side it may stand. */
+/* Every codec, on whichever side it may stand, alone and in company of other lengths (B06), through
+ * windows and past their edges (B05, B09). */
 static void test_packed(void **state)
 {
     (void)state;

@@ -255,7 +255,7 @@ static void test_text(void **state)
 }
 
 /* A request with a seed beside seven others, and alone (seeds are no reason not to batch); one that
- * has biases alone is still sampled. */
+ * has biases alone is still sampled (B66). */
 static void test_seed_in_company(void **state)
 {
     (void)state;
@@ -303,7 +303,7 @@ static void test_seed_in_company(void **state)
     close_all(f);
 }
 
-/* Nothing is to be sampled, twice; then as if that had not been. */
+/* Nothing is to be sampled, twice; then as if that had not been (B64). */
 static void test_no_new_tokens(void **state)
 {
     (void)state;
@@ -359,6 +359,7 @@ static void test_min_new(void **state)
     close_all(f);
 }
 
+/* Numbers out of their bounds (B63) and lists that are not what they say. */
 static void test_refusals(void **state)
 {
     (void)state;
@@ -384,7 +385,11 @@ static void test_refusals(void **state)
         {{.n_stop_texts = 17, .stop_texts = FINE}, WEFT_LIMIT, "stop_texts has 17 entries"},
         {{.n_stop_texts = 2, .stop_texts = longs}, WEFT_LIMIT, "stop_texts 1 has more than 256"},
         {{.sampling = {.temperature = 1e6F}}, WEFT_ARGUMENT, "temperature is 1e+06"},
+        {{.sampling = {.temperature = -1.0F}}, WEFT_ARGUMENT, "temperature is -1"},
+        {{.sampling = {.temperature = NAN}}, WEFT_ARGUMENT, "temperature is nan"},
         {{.sampling = {.top_p = NAN}}, WEFT_ARGUMENT, "top_p is nan"},
+        {{.sampling = {.top_p = -1.0F}}, WEFT_ARGUMENT, "top_p is -1"},
+        {{.sampling = {.top_p = 2.0F}}, WEFT_ARGUMENT, "top_p is 2"},
         {{.sampling = {.repetition_penalty = 1e-3F}}, WEFT_ARGUMENT, "repetition_penalty is 0.001"},
         {{.sampling = {.logit_bias = &OUTSIDE, .n_logit_bias = 1}},
          WEFT_ARGUMENT,

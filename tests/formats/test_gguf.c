@@ -246,6 +246,7 @@ static void test_keys(void **state)
     gguf_deinit(&b);
 }
 
+/* B87 */
 static void test_alignment(void **state)
 {
     (void)state;
@@ -284,7 +285,7 @@ static void test_alignment(void **state)
     }
 }
 
-/* Entries of the table of tensors; the data has 64 bytes. */
+/* Entries of the table of tensors (B90); the data has 64 bytes. */
 static void test_entries(void **state)
 {
     (void)state;

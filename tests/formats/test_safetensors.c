@@ -188,6 +188,8 @@ static const struct {
     {"", WEFT_FORMAT, "its header of 0 bytes is not one object in braces"},
 };
 
+/* Among them what a shape and a range of bytes say of each other (B82), a byte order mark, a comma
+ * too many (B85). */
 static void test_entries(void **state)
 {
     (void)state;
@@ -204,6 +206,7 @@ static void test_entries(void **state)
     }
 }
 
+/* B85 */
 static void test_header_padded_by_nul(void **state)
 {
     (void)state;
@@ -219,7 +222,7 @@ static void test_header_padded_by_nul(void **state)
     test_folder_remove(&folder);
 }
 
-/* No length in the file makes the reader allocate: the allocator refuses anything large. */
+/* No length in the file makes the reader allocate: the allocator refuses anything large (B81). */
 static void test_header_lengths(void **state)
 {
     (void)state;
@@ -300,7 +303,7 @@ static void test_truncated(void **state)
     test_folder_remove(&folder);
 }
 
-/* Metadata up to the limit is read, though nobody asks for it. */
+/* Metadata up to the limit is read, though nobody asks for it (B85). */
 static void test_large_metadata(void **state)
 {
     (void)state;
@@ -416,7 +419,7 @@ static void test_index(void **state)
 }
 
 /* A download that stopped: the last file is short, by a byte or by a lot, or is not there. It is
- * seen when the folder is opened, never read as zeros. The file is mostly a hole. */
+ * seen when the folder is opened, never read as zeros. The file is mostly a hole (B84). */
 static void test_cut_shard(void **state)
 {
     (void)state;
@@ -475,7 +478,7 @@ static void count_line(void *user, weft_log_level level, const char *message)
     if (strstr(message, "code is never run") != NULL) ++*(int *)user;
 }
 
-/* Python files that a checkpoint names are noted and left alone. */
+/* Python files that a checkpoint names are noted and left alone (B91). */
 static void test_code_is_not_run(void **state)
 {
     (void)state;

@@ -66,6 +66,7 @@ static void test_regex(void **state)
         check_texts(GRAMMAR_REGEX, CASES[i].pattern, CASES[i].n_yes, CASES[i].texts);
 }
 
+/* Nothing that is refused is nothing that is allowed (B58, B55). */
 static void test_regex_refused(void **state)
 {
     (void)state;

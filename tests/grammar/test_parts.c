@@ -751,6 +751,7 @@ static void test_refused(void **state)
         {"{\"choice\":[\"a\",1]}", "/1 of a choice", WEFT_ARGUMENT},
         {"{\"rules\":\"root ::= x\"}", "rule 'x'", WEFT_FORMAT},
         {"{\"regex\":\"[]\"}", "no finite text", WEFT_ARGUMENT},
+        {"{\"regex\":\"\"}", "an empty pattern allows no text", WEFT_ARGUMENT},
     };
     for (size_t i = 0; i < COUNT_OF(CASES_REFUSED); i++) {
         weft_error err = {.status = WEFT_OK};

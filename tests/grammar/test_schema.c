@@ -132,6 +132,7 @@ static void test_numbers(void **state)
     check(CASES, COUNT_OF(CASES));
 }
 
+/* Among them a pattern of a backslash and what stands behind it (B55). */
 static void test_strings(void **state)
 {
     (void)state;
@@ -367,6 +368,7 @@ static const struct {
     {"{\"type\":\"array\",\"contains\":{\"const\":1},\"maxItems\":4}", "'contains' beside"},
 };
 
+/* Nothing is weakened: what cannot be honoured is refused (B55, B60). */
 static void test_refused(void **state)
 {
     (void)state;

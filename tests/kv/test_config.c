@@ -242,7 +242,7 @@ static void test_need(void **state)
     arena_deinit(&a);
 }
 
-/* Nothing wraps: 64-bit sizes, and what cannot be counted is refused. */
+/* Nothing wraps: 64-bit sizes, and what cannot be counted is refused (B16). */
 static void test_kv61_large_numbers(void **state)
 {
     (void)state;

@@ -66,7 +66,7 @@ static void test_kv15_visible_and_kept(void **state)
 }
 
 /* KV-20: a query sees the positions of its own chunk up to itself; the chunk that the next position
- * falls into is kept, and no more. */
+ * falls into is kept, and no more (B11). */
 static void test_kv20_chunks(void **state)
 {
     (void)state;

@@ -39,7 +39,7 @@ static void test_older_settings(void **state)
     golden_copy_close(&s);
 }
 
-/* Projections of layers that read another's keys and values. */
+/* Projections of layers that read another's keys and values (B92). */
 static void test_projections_that_are_left(void **state)
 {
     (void)state;

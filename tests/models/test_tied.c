@@ -23,7 +23,7 @@ static run answer_of(const golden_copy *s, const golden_change *change)
     return r;
 }
 
-/* Every way of writing a tied model is the same model. */
+/* Every way of writing a tied model is the same model (B92). */
 static void test_folders(void **state)
 {
     (void)state;

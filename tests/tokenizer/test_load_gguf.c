@@ -195,7 +195,7 @@ static void test_pre_types(void **state)
 }
 
 /* Elements of another type would be misread, or read past the array's end: whatever kind of
- * vocabulary it is, each array has its type of elements. Token types are signed or not. */
+ * vocabulary it is, each array has its type of elements (B88). Token types are signed or not. */
 static void test_element_types(void **state)
 {
     (void)state;
@@ -224,6 +224,7 @@ static void test_element_types(void **state)
     assert_int_equal(n_refused, 5 * (3 * 12 + 11));
 }
 
+/* B88 */
 static void test_arrays(void **state)
 {
     (void)state;

@@ -90,9 +90,9 @@ static weft_status derive(model_params *p, const model_source *source, weft_erro
                        "config.json: hidden_activation '%.*s' is not supported",
                        (int)(act.len < 64 ? act.len : 64), act.ptr);
     }
-    if (p->qkv_bias || json_bool(json_get(source->config, "use_bidirectional_attention"), false)) {
-        return err_set(err, WEFT_UNSUPPORTED, "config.json: %s is not supported for gemma3",
-                       p->qkv_bias ? "attention_bias" : "use_bidirectional_attention");
+    if (p->qkv_bias) {
+        return err_set(err, WEFT_UNSUPPORTED,
+                       "config.json: attention_bias is not supported for gemma3");
     }
     status = part_layer_types(p, source, &found, err);
     if (status != WEFT_OK) return status;

@@ -102,7 +102,7 @@ static weft_status derive_layers(model_params *p, const model_source *source, we
     }
     for (size_t i = 0; listed && i < json_length(attends); i++) {
         double layer = json_number(json_at(attends, i), -1.0);
-        if (!(layer >= 0.0 && layer < (double)p->n_layers)) {
+        if (!(layer >= 0.0 && layer < (double)p->n_layers && layer == floor(layer))) {
             return err_set(err, WEFT_FORMAT, "config.json: full_attn_idxs names layer %g of %u",
                            layer, p->n_layers);
         }

@@ -1,5 +1,7 @@
 /* qwen3_next.c - Qwen3-Next: as Qwen 3.5 with experts, but the matrices of a delta net are in two,
  * key head by key head, and layers that the config names have an MLP in place of experts. */
+#include <math.h>
+
 #include "base/assert.h"
 #include "models/hybrid.h"
 
@@ -21,7 +23,7 @@ static weft_status derive(model_params *p, const model_source *source, weft_erro
     weft_status status = hybrid_derive(p, source, err);
     for (size_t i = 0; i < json_length(listed) && status == WEFT_OK; i++) {
         double layer = json_number(json_at(listed, i), -1.0);
-        if (layer >= 0.0 && layer < (double)p->n_layers) {
+        if (layer >= 0.0 && layer < (double)p->n_layers && layer == floor(layer)) {
             p->is_moe[(uint32_t)layer] = false;
         } else {
             status = err_set(err, WEFT_FORMAT, "config.json: mlp_only_layers names layer %g of %u",
