@@ -744,9 +744,10 @@ class Floods(Case):
                 self.assertEqual(c.reply().status, 200)
             writer.join()
 
-    @unittest.skipIf(SANITIZED, "the server's clocks are too short for sanitizers")
     def test_streams_that_nobody_reads(self):
         """What they would be sent is not made, and others have their turn."""
+        if SANITIZED:
+            self.skipTest("the server's clocks are too short for sanitizers")
         body = {"prompt": "once", "max_tokens": 500, "ignore_eos": True, "stream": True,
                 "logprobs": 20, "n": 4}
         deaf = []
@@ -761,9 +762,8 @@ class Floods(Case):
             waited = time.monotonic() - began
         for c in deaf:
             c.close()
-        if not SANITIZED:
-            self.assertLess(most[0], self.server.floor + (64 << 20))
-        self.assertLess(waited, 90 if SANITIZED else 45)
+        self.assertLess(most[0], self.server.floor + (64 << 20))
+        self.assertLess(waited, 45)
 
     def test_connections_that_come_and_go(self):
         def one(i):
