@@ -96,8 +96,8 @@ static void golden_free(golden *g)
     free((void *)(uintptr_t)g->image.pixels);
 }
 
-/* The largest difference of what was computed, in standard deviations: of a prompt, and of every step
- * of an answer, in windows, too (B12); on each instruction set, with the same tokens (B68). */
+/* The largest difference of what was computed, in standard deviations: of a prompt, and of every
+ * step of an answer, in windows, too (B12); on each instruction set, with the same tokens (B68). */
 static double check_on(const golden *g, const weft_model *model, const char *backend,
                        const char *isa)
 {
