@@ -101,7 +101,7 @@ static void test_configs(void **state)
         {"\"rope_type\": \"default\"", "\"factor\": 8.0", WEFT_UNSUPPORTED,
          "rope factor 8 comes without a rope type"},
         {"\"rope_theta\": 10000.0", "\"rope_theta\": \"1e4\"", WEFT_FORMAT,
-         "rope 'rope_theta' is text, expected a number"},
+         "'rope_theta' is text, expected a number"},
         {"{", "[", WEFT_FORMAT, "config.json"},
     };
     copy c;
