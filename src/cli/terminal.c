@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -16,12 +17,16 @@
 static void on_lost_page(int number, siginfo_t *info, void *context)
 {
     static const char SENTENCE[] = "weft: a file was cut while it was in use, or cannot be read\n";
+    static atomic_flag said = ATOMIC_FLAG_INIT;
     (void)context;
     if (info->si_code == BUS_ADRERR) {
+        /* Several threads may come here; the first ends all. */
+        while (atomic_flag_test_and_set(&said)) pause();
         if (write(STDERR_FILENO, SENTENCE, sizeof SENTENCE - 1) < 0) _exit(EXIT_FAILED);
         _exit(EXIT_FAILED);
     }
-    raise(number); /* the handler is gone: see SA_RESETHAND */
+    signal(number, SIG_DFL);
+    raise(number);
 }
 
 /* What cannot be written, for want of a reader or beyond a limit, is a failed call instead. */
@@ -32,7 +37,7 @@ void terminal_init(void)
     sigaction(SIGPIPE, &action, NULL);
     sigaction(SIGXFSZ, &action, NULL);
     action.sa_sigaction = on_lost_page;
-    action.sa_flags = SA_SIGINFO | (int)SA_RESETHAND;
+    action.sa_flags = SA_SIGINFO;
     sigaction(SIGBUS, &action, NULL);
 }
 
