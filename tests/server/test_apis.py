@@ -590,14 +590,17 @@ class Chat(Case):
         turn = [{"role": "assistant", "content": None, "tool_calls": [call]}, result]
         self.ask(self.path, self.body(model="tools", messages=[*HELLO, *turn, *turn]))
         self.refused(self.path, self.body(messages=[*HELLO, *turn, result]), "'c1'")
-        # Eight times as many are not much more than eight times the work.
-        seconds = []
+        # Eight times as many are not much more than eight times the work: pairwise it was 64 times.
+        least = []
         for n in (2048, 16384):
             many = [{**result, "tool_call_id": f"c{i}"} for i in range(n)]
-            begun = time.monotonic()
-            self.refused(self.path, self.body(messages=many), "512")
-            seconds.append(time.monotonic() - begun)
-        self.assertLess(seconds[1], 25 * seconds[0])
+            seconds = []
+            for _ in range(5):
+                begun = time.monotonic()
+                self.refused(self.path, self.body(messages=many), "512")
+                seconds.append(time.monotonic() - begun)
+            least.append(min(seconds))
+        self.assertLess(least[1], 40 * least[0])
 
 
 class Rest(Case):

@@ -14,11 +14,11 @@
 #include "base/clock.h"
 
 enum {
-    HEAD_MS = 200,
-    BODY_MS = 200,
-    BODY_ALL_MS = 600,
-    IDLE_MS = 400,
-    UNREAD_MS = 400,
+    HEAD_MS = 400,
+    BODY_MS = 400,
+    BODY_ALL_MS = 1200,
+    IDLE_MS = TEST_SLOWED ? 1600 : 800,
+    UNREAD_MS = TEST_SLOWED ? 2400 : 1200,
     BEAT_MS = 150,
     BODY_BYTES = 1 << 20,
     BODIES_BYTES = 1 << 18,
