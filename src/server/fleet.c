@@ -44,17 +44,19 @@ static void note_failure(fleet_model *m, weft_status status, const weft_error *e
     m->broken |= status == WEFT_DEVICE;
 }
 
-/* One step, without the lock; then whether there should be another at once. */
-static void step(fleet_model *m)
+/* One step, without the lock; then whether there should be another at once. done: the work of all
+ * before it. */
+static void step(fleet_model *m, uint64_t *done)
 {
     uint32_t n_active = 0;
     weft_error err = {WEFT_OK, ""};
     m->kicked = false;
     m->stepping = true;
     uv_mutex_unlock(&m->lock);
-    uint64_t before = work_of(m);
     weft_status status = weft_step(m->engine, &n_active, &err);
-    bool moved = work_of(m) != before;
+    uint64_t work = work_of(m);
+    bool moved = work != *done;
+    *done = work;
     uv_async_send(&m->wake);
     uv_mutex_lock(&m->lock);
     m->stepping = false;
@@ -68,10 +70,11 @@ static void step(fleet_model *m)
 static void run_steps(void *user)
 {
     fleet_model *m = user;
+    uint64_t done = 0;
     uv_mutex_lock(&m->lock);
     while (!m->stopping) {
         if (m->kicked && m->n_holds == 0) {
-            step(m);
+            step(m, &done);
         } else {
             uv_cond_wait(&m->change, &m->lock);
         }

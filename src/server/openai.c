@@ -5,6 +5,7 @@
 
 #include "base/assert.h"
 #include "base/mem.h"
+#include "server/apis/api.h"
 
 #define AT(field) offsetof(openai_forms, field)
 
@@ -196,4 +197,26 @@ weft_status openai_read_stream_options(generation *g, const json *options, char 
     weft_status status = fields_read(options, "stream_options.", &table, 1, param, err);
     g->include_usage = o.include_usage;
     return status;
+}
+
+/* ---- the end of a stream --------------------------------------------------------------------- */
+
+void openai_end_stream(generation *g, strbuf *chunk, strbuf *out)
+{
+    if (g->include_usage) {
+        openai_write_usage(g, chunk);
+        openai_write_timings(g, chunk);
+        strbuf_add_char(chunk, '}');
+        generation_event(g, NULL, chunk);
+    }
+    strbuf_add_text(out, "data: [DONE]\n\n");
+}
+
+void openai_broken(generation *g, uint32_t status, const char *message)
+{
+    strbuf out;
+    strbuf_init(&out, mem_system(), 0);
+    openai_write_error(&out, status, NULL, message);
+    generation_event(g, NULL, &out);
+    strbuf_deinit(&out);
 }

@@ -34,4 +34,11 @@ weft_status openai_read_stream_options(generation *g, const json *options, char 
 extern const field_row OPENAI_COMMON_ROWS[];
 extern const size_t N_OPENAI_COMMON_ROWS;
 
+/* The end of a stream: chunk, an object that lacks its usage and end, is sent if usage is wanted;
+ * then what says that there is no more, to out. */
+void openai_end_stream(generation *g, strbuf *chunk, strbuf *out);
+
+/* What failed within a stream, as an event. */
+void openai_broken(generation *g, uint32_t status, const char *message);
+
 #endif

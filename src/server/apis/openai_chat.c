@@ -172,26 +172,11 @@ static void finish(answer *a)
 
 static void end_stream(generation *g, strbuf *out)
 {
-    if (g->include_usage) {
-        strbuf chunk;
-        begin_chunk(g, &chunk);
-        strbuf_add_text(&chunk, ",\"choices\":[],");
-        openai_write_usage(g, &chunk);
-        openai_write_timings(g, &chunk);
-        strbuf_add_char(&chunk, '}');
-        generation_event(g, NULL, &chunk);
-        strbuf_deinit(&chunk);
-    }
-    strbuf_add_text(out, "data: [DONE]\n\n");
-}
-
-static void broken(generation *g, uint32_t status, const char *message)
-{
-    strbuf out;
-    strbuf_init(&out, mem_system(), 0);
-    openai_write_error(&out, status, NULL, message);
-    generation_event(g, NULL, &out);
-    strbuf_deinit(&out);
+    strbuf chunk;
+    begin_chunk(g, &chunk);
+    strbuf_add_text(&chunk, ",\"choices\":[],");
+    openai_end_stream(g, &chunk, out);
+    strbuf_deinit(&chunk);
 }
 
 /* ---- a whole answer -------------------------------------------------------------------------- */
@@ -261,7 +246,7 @@ static const generation_api CHAT = {.read = read_body,
                                     .part = part,
                                     .finish = finish,
                                     .end = end,
-                                    .broken = broken};
+                                    .broken = openai_broken};
 
 static void handle(exchange *x)
 {

@@ -191,18 +191,12 @@ static void finish(answer *a)
 
 static void end_stream(generation *g, strbuf *out)
 {
-    if (g->include_usage) {
-        strbuf chunk;
-        strbuf_init(&chunk, mem_system(), 0);
-        begin_object(g, &chunk);
-        strbuf_add_text(&chunk, "],");
-        openai_write_usage(g, &chunk);
-        openai_write_timings(g, &chunk);
-        strbuf_add_char(&chunk, '}');
-        generation_event(g, NULL, &chunk);
-        strbuf_deinit(&chunk);
-    }
-    strbuf_add_text(out, "data: [DONE]\n\n");
+    strbuf chunk;
+    strbuf_init(&chunk, mem_system(), 0);
+    begin_object(g, &chunk);
+    strbuf_add_text(&chunk, "],");
+    openai_end_stream(g, &chunk, out);
+    strbuf_deinit(&chunk);
 }
 
 static void end(generation *g, strbuf *out)
@@ -224,22 +218,13 @@ static void end(generation *g, strbuf *out)
     strbuf_add_char(out, '}');
 }
 
-static void broken(generation *g, uint32_t status, const char *message)
-{
-    strbuf out;
-    strbuf_init(&out, mem_system(), 0);
-    openai_write_error(&out, status, NULL, message);
-    generation_event(g, NULL, &out);
-    strbuf_deinit(&out);
-}
-
 static const generation_api COMPLETIONS = {.read = read_body,
                                            .begin = begin,
                                            .part = part,
                                            .token = token,
                                            .finish = finish,
                                            .end = end,
-                                           .broken = broken,
+                                           .broken = openai_broken,
                                            .drop = drop};
 
 static void handle(exchange *x)
