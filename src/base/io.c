@@ -26,7 +26,7 @@
 #endif
 
 /* strerror is not safe in threads; strerror_r of POSIX is. */
-static weft_status fail(weft_error *err, const char *verb, const char *path, int code)
+weft_status io_fail(weft_error *err, const char *verb, const char *path, int code)
 {
     char reason[96];
     if (strerror_r(code, reason, sizeof reason) != 0)
@@ -38,12 +38,12 @@ static weft_status fail(weft_error *err, const char *verb, const char *path, int
 static weft_status open_file(const char *path, int *fd, uint64_t *size, weft_error *err)
 {
     *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (*fd < 0) return fail(err, "open", path, errno);
+    if (*fd < 0) return io_fail(err, "open", path, errno);
     struct stat st;
     if (fstat(*fd, &st) != 0) {
         int code = errno;
         close(*fd);
-        return fail(err, "open", path, code);
+        return io_fail(err, "open", path, code);
     }
     if (!S_ISREG(st.st_mode)) {
         close(*fd);
@@ -70,7 +70,7 @@ static weft_status system_stamp(const io *files, const char *path, uint64_t *siz
     (void)files;
     struct stat st;
     *size = *touched = 0;
-    if (stat(path, &st) != 0) return fail(err, "look at", path, errno);
+    if (stat(path, &st) != 0) return io_fail(err, "look at", path, errno);
     if (!S_ISREG(st.st_mode))
         return err_set(err, WEFT_IO, "cannot look at '%s': not a regular file", path);
     *size = (uint64_t)st.st_size;
@@ -92,7 +92,7 @@ static weft_status read_all(int fd, const char *path, uint64_t offset, void *buf
     while (done < n_bytes) {
         ssize_t n = pread(fd, (char *)buffer + done, n_bytes - done, (off_t)(offset + done));
         if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return fail(err, "read", path, errno);
+        if (n < 0) return io_fail(err, "read", path, errno);
         if (n == 0) {
             return err_set(err, WEFT_IO, "cannot read '%s': it ends at byte %llu, expected %llu",
                            path, (unsigned long long)(offset + done),
@@ -133,7 +133,7 @@ static weft_status system_map(const io *files, const char *path, io_map *map, we
     void *data = mmap(NULL, (size_t)size, PROT_READ, MAP_SHARED, fd, 0);
     int code = errno;
     close(fd);
-    if (data == MAP_FAILED) return fail(err, "map", path, code);
+    if (data == MAP_FAILED) return io_fail(err, "map", path, code);
     *map = (io_map){data, (size_t)size, data, (uint64_t)st.st_dev, (uint64_t)st.st_ino};
     return WEFT_OK;
 }
@@ -188,7 +188,7 @@ static weft_status system_list(const io *files, const char *path, const weft_all
     *names = NULL;
     *n_bytes = 0;
     DIR *dir = opendir(path);
-    if (dir == NULL) return fail(err, "list", path, errno);
+    if (dir == NULL) return io_fail(err, "list", path, errno);
     strbuf buf;
     strbuf_init(&buf, allocator, 1 << 20);
     size_t count = 0;
@@ -205,7 +205,7 @@ static weft_status system_list(const io *files, const char *path, const weft_all
     closedir(dir);
     if (code != 0) {
         strbuf_deinit(&buf);
-        return fail(err, "list", path, code);
+        return io_fail(err, "list", path, code);
     }
     weft_status status = buf.status;
     if (status == WEFT_OK) status = sort_names(allocator, &buf, count);
@@ -262,7 +262,7 @@ static weft_status system_open_blocks(const io *files, const char *path, const i
     f->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_DIRECT);
 #endif
     if (f->fd < 0) f->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (f->fd < 0) return fail(err, "open", path, errno);
+    if (f->fd < 0) return io_fail(err, "open", path, errno);
     int code = fstat(f->fd, &st) == 0 ? 0 : errno;
     bool same = code == 0 && (uint64_t)st.st_dev == map->device &&
                 (uint64_t)st.st_ino == map->inode && (uint64_t)st.st_size == map->size;
@@ -273,7 +273,7 @@ static weft_status system_open_blocks(const io *files, const char *path, const i
     }
     close(f->fd);
     f->fd = -1;
-    if (code != 0) return fail(err, "open", path, code);
+    if (code != 0) return io_fail(err, "open", path, code);
     return err_set(err, WEFT_IO, "'%s' is another file than when the model was opened", path);
 }
 
@@ -301,7 +301,7 @@ static weft_status system_read_blocks(const io *files, const io_file *f, uint64_
             direct = false;
             continue;
         }
-        if (n < 0) return fail(err, "read", f->path, errno);
+        if (n < 0) return io_fail(err, "read", f->path, errno);
         if (n == 0) break;
         done += (size_t)n;
     }
@@ -320,7 +320,7 @@ static weft_status system_write_at(const io *files, const io_file *f, uint64_t o
         const char *rest = (const char *)data + done;
         ssize_t n = pwrite(f->fd, rest, n_bytes - done, (off_t)(offset + done));
         if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return fail(err, "write", f->path, errno);
+        if (n < 0) return io_fail(err, "write", f->path, errno);
         done += (size_t)n;
     }
     return WEFT_OK;
@@ -329,7 +329,7 @@ static weft_status system_write_at(const io *files, const io_file *f, uint64_t o
 static weft_status system_sync(const io *files, const io_file *f, weft_error *err)
 {
     (void)files;
-    return fsync(f->fd) == 0 ? WEFT_OK : fail(err, "sync", f->path, errno);
+    return fsync(f->fd) == 0 ? WEFT_OK : io_fail(err, "sync", f->path, errno);
 }
 
 static weft_status system_close(const io *files, io_file *f, weft_error *err)
@@ -337,13 +337,13 @@ static weft_status system_close(const io *files, io_file *f, weft_error *err)
     (void)files;
     int fd = f->fd;
     f->fd = -1;
-    return close(fd) == 0 ? WEFT_OK : fail(err, "close", f->path, errno);
+    return close(fd) == 0 ? WEFT_OK : io_fail(err, "close", f->path, errno);
 }
 
 static weft_status system_rename(const io *files, const char *from, const char *to, weft_error *err)
 {
     (void)files;
-    return rename(from, to) == 0 ? WEFT_OK : fail(err, "rename", from, errno);
+    return rename(from, to) == 0 ? WEFT_OK : io_fail(err, "rename", from, errno);
 }
 
 static weft_status system_sync_folder(const io *files, const char *path, weft_error *err)
@@ -360,10 +360,10 @@ static weft_status system_sync_folder(const io *files, const char *path, weft_er
     memcpy(folder, path, n);
     folder[n] = '\0';
     int fd = open(n == 0 ? "." : folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) return fail(err, "open", folder, errno);
+    if (fd < 0) return io_fail(err, "open", folder, errno);
     weft_status status = WEFT_OK;
     /* Some file systems have no such thing as a folder that is synced. */
-    if (fsync(fd) != 0 && errno != EINVAL) status = fail(err, "sync", folder, errno);
+    if (fsync(fd) != 0 && errno != EINVAL) status = io_fail(err, "sync", folder, errno);
     close(fd);
     return status;
 }
@@ -392,7 +392,7 @@ static weft_status system_create_folder(const io *files, const char *path, char 
         weft_status status = name_temporary(path, temporary, err);
         if (status != WEFT_OK) return status;
         if (mkdir(temporary, 0777) == 0) return WEFT_OK;
-        if (errno != EEXIST || attempt == 100) return fail(err, "create", temporary, errno);
+        if (errno != EEXIST || attempt == 100) return io_fail(err, "create", temporary, errno);
     }
 }
 
@@ -410,11 +410,11 @@ static weft_status system_rename_new(const io *files, const char *from, const ch
     (void)files;
 #if defined(SYS_renameat2) && defined(RENAME_NOREPLACE)
     if (syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0) return WEFT_OK;
-    if (errno != EINVAL && errno != ENOSYS) return fail(err, "rename to", to, errno);
+    if (errno != EINVAL && errno != ENOSYS) return io_fail(err, "rename to", to, errno);
 #endif
     struct stat st;
-    if (lstat(to, &st) == 0) return fail(err, "rename to", to, EEXIST);
-    return rename(from, to) == 0 ? WEFT_OK : fail(err, "rename to", to, errno);
+    if (lstat(to, &st) == 0) return io_fail(err, "rename to", to, EEXIST);
+    return rename(from, to) == 0 ? WEFT_OK : io_fail(err, "rename to", to, errno);
 }
 
 /* A new file beside path. Not mkstemp: the file keeps this one's mode, which should follow the
@@ -429,7 +429,7 @@ static weft_status system_create(const io *files, const char *path, char *tempor
         if (status != WEFT_OK) return status;
         f->fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (f->fd >= 0) return WEFT_OK;
-        if (errno != EEXIST || attempt == 100) return fail(err, "create", temporary, errno);
+        if (errno != EEXIST || attempt == 100) return io_fail(err, "create", temporary, errno);
     }
 }
 
@@ -445,7 +445,7 @@ static weft_status system_write(const io *files, const char *path, const void *d
     weft_status closed = system_close(files, &f, status == WEFT_OK ? err : NULL);
     if (status == WEFT_OK) status = closed;
     if (status == WEFT_OK && rename(temporary, path) != 0)
-        status = fail(err, "rename", path, errno);
+        status = io_fail(err, "rename", path, errno);
     if (status != WEFT_OK) unlink(temporary);
     return status;
 }

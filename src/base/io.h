@@ -88,6 +88,9 @@ struct io {
     void (*remove_folder)(const io *files, const char *path);
 };
 
+/* "cannot VERB 'PATH': " and what errno says by code: NOMEM or IO. */
+weft_status io_fail(weft_error *err, const char *verb, const char *path, int code);
+
 /* The operating system's files. */
 const io *io_system(void);
 

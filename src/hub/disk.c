@@ -20,15 +20,6 @@
 enum { REMOVE_DEPTH = 16 };
 #define WAIT_NS ((uint64_t)50 * 1000000)
 
-static weft_status fail(weft_error *err, const char *verb, const char *path, int code)
-{
-    char reason[96];
-    if (strerror_r(code, reason, sizeof reason) != 0)
-        snprintf(reason, sizeof reason, "error %d", code);
-    return err_set(err, code == ENOMEM ? WEFT_NOMEM : WEFT_IO, "cannot %s '%s': %s", verb, path,
-                   reason);
-}
-
 weft_status disk_path(char *path, weft_error *err, const char *fmt, ...)
 {
     va_list args;
@@ -51,7 +42,7 @@ weft_status disk_make_folders(const char *path, weft_error *err)
         *at = '\0';
         if (part[0] != '\0' && mkdir(part, 0777) != 0 &&
             !(errno == EEXIST && stat(part, &st) == 0 && S_ISDIR(st.st_mode)))
-            return fail(err, "create the folder", part, errno);
+            return io_fail(err, "create the folder", part, errno);
         if (c == '\0') return WEFT_OK;
         *at = c;
     }
@@ -61,7 +52,7 @@ weft_status disk_free(const char *path, uint64_t *n_bytes, weft_error *err)
 {
     struct statvfs fs;
     *n_bytes = 0;
-    if (statvfs(path, &fs) != 0) return fail(err, "look at the disk of", path, errno);
+    if (statvfs(path, &fs) != 0) return io_fail(err, "look at the disk of", path, errno);
     *n_bytes = (uint64_t)fs.f_bavail * (uint64_t)fs.f_frsize;
     return WEFT_OK;
 }
@@ -72,7 +63,7 @@ weft_status disk_open(const char *path, io_file *f, uint64_t *n_bytes, weft_erro
     *n_bytes = 0;
     *f = (io_file){.fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666),
                    .path = path};
-    if (f->fd < 0) return fail(err, "open", path, errno);
+    if (f->fd < 0) return io_fail(err, "open", path, errno);
     int code = fstat(f->fd, &st) == 0 ? 0 : errno;
     if (code == 0 && S_ISREG(st.st_mode)) {
         *n_bytes = (uint64_t)st.st_size;
@@ -80,13 +71,14 @@ weft_status disk_open(const char *path, io_file *f, uint64_t *n_bytes, weft_erro
     }
     close(f->fd);
     f->fd = -1;
-    if (code != 0) return fail(err, "open", path, code);
+    if (code != 0) return io_fail(err, "open", path, code);
     return err_set(err, WEFT_IO, "cannot open '%s': not a regular file", path);
 }
 
 weft_status disk_truncate(const io_file *f, uint64_t n_bytes, weft_error *err)
 {
-    return ftruncate(f->fd, (off_t)n_bytes) == 0 ? WEFT_OK : fail(err, "shorten", f->path, errno);
+    return ftruncate(f->fd, (off_t)n_bytes) == 0 ? WEFT_OK
+                                                 : io_fail(err, "shorten", f->path, errno);
 }
 
 disk_kind disk_look(const char *path, uint64_t *n_bytes, int64_t *used_s)
@@ -109,11 +101,11 @@ weft_status disk_link(const char *target, const char *path, weft_error *err)
     weft_status status = disk_path(temporary, err, "%s.%lx-%llx.tmp", path, (unsigned long)getpid(),
                                    (unsigned long long)clock_now_ns());
     if (status != WEFT_OK) return status;
-    if (symlink(target, temporary) != 0) return fail(err, "link", path, errno);
+    if (symlink(target, temporary) != 0) return io_fail(err, "link", path, errno);
     if (rename(temporary, path) == 0) return WEFT_OK;
     int code = errno;
     unlink(temporary);
-    return fail(err, "link", path, code);
+    return io_fail(err, "link", path, code);
 }
 
 bool disk_read_link(const char *path, char *target)
@@ -134,7 +126,7 @@ static weft_status empty_folder(int fd, const char *path, uint32_t depth, weft_e
     if (dir == NULL) {
         int code = errno;
         close(fd);
-        return fail(err, "list", path, code);
+        return io_fail(err, "list", path, code);
     }
     weft_status status = WEFT_OK;
     // NOLINTNEXTLINE(concurrency-mt-unsafe): the stream is ours alone
@@ -152,7 +144,7 @@ static weft_status remove_at(int folder, const char *name, const char *path, uin
     if (unlinkat(folder, name, 0) == 0 || errno == ENOENT) return WEFT_OK;
     int code = errno;
     int fd = openat(folder, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0) return fail(err, "remove", path, code);
+    if (fd < 0) return io_fail(err, "remove", path, code);
     if (depth == REMOVE_DEPTH) {
         close(fd);
         return err_set(err, WEFT_LIMIT, "'%s' has more than %d folders in one another", path,
@@ -161,7 +153,7 @@ static weft_status remove_at(int folder, const char *name, const char *path, uin
     weft_status status = empty_folder(fd, path, depth + 1, err);
     if (status != WEFT_OK) return status;
     if (unlinkat(folder, name, AT_REMOVEDIR) == 0 || errno == ENOENT) return WEFT_OK;
-    return fail(err, "remove", path, errno);
+    return io_fail(err, "remove", path, errno);
 }
 
 weft_status disk_remove(const char *path, weft_error *err)
@@ -205,13 +197,13 @@ weft_status disk_lock_take(disk_lock *lock, const char *path, bool (*wait)(void 
         if (status != WEFT_OK) return status;
         lock->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
         if (lock->fd < 0 && errno == ENOENT) continue; /* the folder was removed meanwhile */
-        if (lock->fd < 0) return fail(err, "open", path, errno);
+        if (lock->fd < 0) return io_fail(err, "open", path, errno);
         while (flock(lock->fd, LOCK_EX | LOCK_NB) != 0) {
             int code = errno;
             bool busy = code == EWOULDBLOCK || code == EINTR;
             if (busy && disk_sleep(100, wait, user)) continue;
             disk_lock_give(lock);
-            if (!busy) return fail(err, "lock", path, code);
+            if (!busy) return io_fail(err, "lock", path, code);
             return err_set(err, WEFT_CANCELLED, "stopped while another program had '%s'", path);
         }
         if (is_at_path(lock->fd, path)) return WEFT_OK;
