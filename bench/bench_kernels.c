@@ -2,7 +2,7 @@
  * read of memory in the same process, long batches in G multiply-adds a second beside a loop of f32
  * multiply-adds, attention.
  *
- * Usage: bench_kernels [isa [threads [MB]]]. Numbers are the best of several runs. */
+ * Usage: bench_kernels [isa [threads [MB [i8]]]]; i8: inputs of 8 bits against codes. Numbers are the best of several runs. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +17,7 @@ enum { COLS = 4096, MAX_THREADS = 64, PANEL = 64, RUNS = 7, MAX_TOKENS = 512 };
 
 typedef struct job {
     const cpu_kernels *k;
+    bool i8;
     const tensor *w; /* matrices behind one another */
     uint32_t n_matrices, n_tokens;
     kernel_linear_fn *linear;
@@ -151,15 +152,19 @@ static const struct shape {
     {"q6_k", ENCODING_ID_Q6_K, 0},
 };
 
-static kernel_input input(const cpu_kernels *k)
+/* i8: codes of 8 bits. */
+static kernel_input input(const cpu_kernels *k, bool i8)
 {
     size_t n = (size_t)MAX_TOKENS * COLS;
+    size_t bytes = kernel_codes_bytes(COLS / KERNEL_BLOCK, i8 ? k->form_i8 : k->form_i16);
+    kernel_prepare_codes_fn *prepare = i8 ? k->prepare_i8 : k->prepare_i16;
     float *f = take(n * sizeof(float));
     uint16_t *h = take(n * sizeof(uint16_t));
-    unsigned char *codes = take(n / KERNEL_BLOCK * kernel_block_bytes(k->code_blocks));
+    unsigned char *codes = take(MAX_TOKENS * bytes);
     for (size_t i = 0; i < n; i++) f[i] = (float)(i % 97) / 97.0F - 0.5F;
-    /* The blocks of COLS columns are whole groups, so that tokens lie behind one another. */
-    k->prepare_i16(f, (uint32_t)(n / KERNEL_BLOCK), codes);
+    for (size_t t = 0; t < MAX_TOKENS; t++) {
+        prepare(f + t * COLS, COLS / KERNEL_BLOCK, codes + t * bytes);
+    }
     k->prepare_bf16(f, (uint32_t)n, f, h);
     return (kernel_input){f, h, codes};
 }
@@ -178,8 +183,8 @@ static double peak_fma(const cpu_kernels *k, uint32_t n_threads, const kernel_in
     return (double)w.n_rows * COLS * 24 / took * 1e-9;
 }
 
-static void bench_shape(const struct shape *s, const cpu_kernels *k, uint32_t n_threads,
-                        unsigned char *memory, size_t size, const kernel_input *x, float *y)
+static void bench_shape(const struct shape *s, const job *with, uint32_t n_threads,
+                        unsigned char *memory, size_t size)
 {
     static tensor w[512];
     tensor one = matrix(s->id, PANEL, s->bits, memory);
@@ -188,7 +193,10 @@ static void bench_shape(const struct shape *s, const cpu_kernels *k, uint32_t n_
     uint32_t n = (uint32_t)(size / (row * rows));
     if (n > 512) n = 512;
     for (uint32_t i = 0; i < n; i++) w[i] = matrix(s->id, rows, s->bits, memory + i * row * rows);
-    job j = {.k = k, .w = w, .n_matrices = n, .x = *x, .y = y};
+    const cpu_kernels *k = with->k;
+    job j = *with;
+    j.w = w;
+    j.n_matrices = n;
     double plain = 1e9;
     double gigabytes = (double)n * rows * (double)row * 1e-9;
     double plane = (double)one.row_bytes[0] / (double)row;
@@ -197,7 +205,8 @@ static void bench_shape(const struct shape *s, const cpu_kernels *k, uint32_t n_
         if (took < plain) plain = took;
     }
     bool codes = s->id >= ENCODING_ID_AFFINE;
-    j.linear = codes                       ? k->linear_codes_q
+    j.linear = codes && j.i8               ? k->linear_codes_b
+               : codes                     ? k->linear_codes_q
                : s->id == ENCODING_ID_BF16 ? k->linear_bf16_h
                                            : k->linear_f32;
     double took[5];
@@ -271,11 +280,12 @@ int main(int argc, char **argv)
     }
     unsigned char *memory = take(size);
     float *y = take((size_t)MAX_TOKENS * 2048 * sizeof(float));
-    kernel_input x = input(&k);
+    bool i8 = argc > 4 && strcmp(argv[4], "i8") == 0;
+    job with = {.k = &k, .i8 = i8, .x = input(&k, i8), .y = y};
     printf("%s, %u threads, %zu MB; f32 in cache: %.1f G multiply-adds a second\n", k.isa,
-           n_threads, size >> 20, peak_fma(&k, n_threads, &x, y));
+           n_threads, size >> 20, peak_fma(&k, n_threads, &with.x, y));
     for (size_t i = 0; i < sizeof SHAPES / sizeof SHAPES[0]; i++) {
-        bench_shape(&SHAPES[i], &k, n_threads, memory, size, &x, y);
+        bench_shape(&SHAPES[i], &with, n_threads, memory, size);
     }
     bench_attention(&k);
     return 0;

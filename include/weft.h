@@ -270,8 +270,9 @@ WEFT_API weft_status weft_chat_tokenize(const weft_model *model, const char *mes
 
 typedef struct weft_engine weft_engine;
 
-/* What the input of a linear layer is rounded to; sums are f32 (docs/numerics.md). */
-typedef enum weft_act { WEFT_ACT_BF16 = 0, WEFT_ACT_F32 = 1 } weft_act;
+/* What the input of a linear layer is rounded to; sums are f32 (docs/numerics.md). INT8: where the
+ * weights are stored as integer codes, to 8 bits, 64 columns to a scale; else to bf16. */
+typedef enum weft_act { WEFT_ACT_BF16 = 0, WEFT_ACT_F32 = 1, WEFT_ACT_INT8 = 2 } weft_act;
 
 #define WEFT_NO_DRAFTS UINT32_MAX
 
@@ -280,7 +281,7 @@ typedef struct weft_engine_options {
     const char *backend; /* "cpu" (default), "ref" */
     const char *isa;     /* NULL: the best this processor has; "generic", "avx2", "avx512",
                             "avx512bf16" */
-    const char *kv;      /* KV codec spec; NULL: the activation type */
+    const char *kv;      /* KV codec spec; NULL: the activation type, bf16 where that is int8 */
     weft_act act;
     uint32_t n_threads;     /* 0: one per available processor */
     uint32_t context;       /* most positions of one sequence; 0: the model's, at most 8192 */

@@ -79,9 +79,9 @@ static weft_status effective(const weft_engine_options *from, const struct llm *
         return err_set(err, WEFT_ARGUMENT, "max_outputs is %u, less than max_sequences, %u",
                        o->max_outputs, o->max_sequences);
     }
-    if (o->act != WEFT_ACT_BF16 && o->act != WEFT_ACT_F32) {
-        return err_set(err, WEFT_ARGUMENT, "act is %d, expected %d or %d", (int)o->act,
-                       WEFT_ACT_BF16, WEFT_ACT_F32);
+    if (o->act != WEFT_ACT_BF16 && o->act != WEFT_ACT_F32 && o->act != WEFT_ACT_INT8) {
+        return err_set(err, WEFT_ARGUMENT, "act is %d, expected %d, %d or %d", (int)o->act,
+                       WEFT_ACT_BF16, WEFT_ACT_F32, WEFT_ACT_INT8);
     }
     status = check_range("n_threads", o->n_threads, THREADS_MOST, err);
     if (status == WEFT_OK) status = check_range("context", o->context, m->params.context, err);

@@ -5,7 +5,9 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/fp.h"
 #include "kv/codecs/codec.h"
+#include "tensor/encoding.h"
 
 weft_status host_supports(const backend *b, const graph *g, weft_error *err)
 {
@@ -27,6 +29,64 @@ void host_copy(backend *b, void *to, const void *from, size_t n_bytes)
 {
     (void)b;
     memcpy(to, from, n_bytes);
+}
+
+bool host_has_codes(const tensor *w)
+{
+    switch (w->encoding->id) {
+    case ENCODING_ID_AFFINE:
+    case ENCODING_ID_Q4_0:
+    case ENCODING_ID_Q4_1:
+    case ENCODING_ID_Q5_0:
+    case ENCODING_ID_Q8_0:
+    case ENCODING_ID_Q4_K:
+    case ENCODING_ID_Q5_K:
+    case ENCODING_ID_Q6_K:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* Below this the quotient would leave the range. */
+static const float I8_LEAST = 1e-30F;
+
+float host_i8_scale(float largest, float *inverse)
+{
+    *inverse = 0.0F;
+    if (!isfinite(largest)) return NAN;
+    if (largest < I8_LEAST) return 0.0F;
+    *inverse = (float)HOST_I8_MOST / largest;
+    return largest / (float)HOST_I8_MOST;
+}
+
+/* n columns that share a scale. */
+static void round_i8(const float *x, uint32_t n, float *y)
+{
+    float largest = 0.0F;
+    for (uint32_t i = 0; i < n; i++) {
+        float magnitude = fabsf(x[i]);
+        if (!(magnitude <= largest)) largest = magnitude;
+    }
+    float inverse;
+    float scale = host_i8_scale(largest, &inverse);
+    for (uint32_t i = 0; i < n; i++) y[i] = (inverse == 0.0F ? 0.0F : rintf(x[i] * inverse)) * scale;
+}
+
+void host_round_input(weft_act act, const tensor *w, bool turned, const float *x, uint32_t n,
+                      float *y)
+{
+    if (act == WEFT_ACT_F32) {
+        memcpy(y, x, n * sizeof *x);
+        return;
+    }
+    if (act == WEFT_ACT_INT8 && host_has_codes(w) && !turned) {
+        for (uint32_t i = 0; i < n; i += HOST_I8_COLUMNS) {
+            round_i8(x + i, n - i < HOST_I8_COLUMNS ? n - i : HOST_I8_COLUMNS, y + i);
+        }
+        return;
+    }
+    for (uint32_t i = 0; i < n; i++) y[i] = fp_round_bf16(x[i]);
 }
 
 weft_status host_wait(backend *b, weft_error *err)

@@ -17,6 +17,23 @@ void host_no_experts(const backend_plan *plan, backend_expert_stats *stats);
  * where values are not stored. Returns how many numbers were not finite and are now. */
 uint32_t host_append(const kv_view *view, uint32_t position, const float *k, const float *v);
 
+/* Whether a weight is stored as integer codes, which inputs of 8 bits meet; others meet inputs
+ * rounded to bf16 under WEFT_ACT_INT8. */
+bool host_has_codes(const tensor *w);
+
+/* Columns of an input of 8 bits that share a scale, from the first on; the last ones may be
+ * fewer. */
+enum { HOST_I8_COLUMNS = 64, HOST_I8_MOST = 127 };
+
+/* Of columns whose largest magnitude is given: q = x * *inverse to the nearest integer, ties to
+ * even, and x = q * the scale that is returned. Where *inverse is 0, so are all q: with a scale of
+ * 0 where the largest is too small to divide by, of NaN where it is not finite. */
+float host_i8_scale(float largest, float *inverse);
+
+/* x [n] as the input of a linear layer with w has it: y [n]. turned: w is used by columns. */
+void host_round_input(weft_act act, const tensor *w, bool turned, const float *x, uint32_t n,
+                      float *y);
+
 /* Adds to the step's count. */
 void host_count_nonfinite(const backend_step *step, uint32_t n);
 

@@ -21,8 +21,9 @@ static const option_row ENGINE_ROWS[] = {
      "generic, avx2, avx512 or avx512bf16 (default: the best this processor has)", 0, 0,
      "generic|avx2|avx512|avx512bf16"},
     {"act", OPTION_CHOICE, AT(act), "TYPE",
-     "what the input of a linear layer is rounded to: bf16 or f32 (default: bf16; embed: f32)", 0,
-     0, "bf16|f32"},
+     "what the input of a linear layer is rounded to: bf16, f32, or int8: 8 bits where weights are "
+     "integer codes, else bf16 (default: bf16; embed: f32)",
+     0, 0, "bf16|f32|int8"},
     {"kv", OPTION_TEXT, AT(kv), "SPEC",
      "how keys and values are stored: f32, f16, bf16, affineNgM (N 4 or 8; M 32, 64 or 128), q8_0, "
      "turbo-kAvB (A 2, 4, 5 or 8; B 2, 3, 4, 5 or 8), or k=NAME,v=NAME with tkA for keys and tvB "
@@ -96,6 +97,12 @@ weft_status session_open_model(session *s, const session_values *values, const c
     return status;
 }
 
+static weft_act act_of(const char *name)
+{
+    if (strcmp(name, "f32") == 0) return WEFT_ACT_F32;
+    return strcmp(name, "int8") == 0 ? WEFT_ACT_INT8 : WEFT_ACT_BF16;
+}
+
 weft_engine_options session_engine_options(const session_values *values)
 {
     weft_engine_options options = {
@@ -103,7 +110,7 @@ weft_engine_options session_engine_options(const session_values *values)
         .backend = values->backend,
         .isa = values->isa,
         .kv = values->kv,
-        .act = strcmp(values->act, "f32") == 0 ? WEFT_ACT_F32 : WEFT_ACT_BF16,
+        .act = act_of(values->act),
         .n_threads = values->threads,
         .context = values->context,
         .memory_bytes = values->memory,

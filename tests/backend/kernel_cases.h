@@ -301,32 +301,32 @@ static inline void case_tensor_free(tensor *t)
 /* An input of codes as one instruction set prepares it. */
 typedef struct case_codes {
     unsigned char *at;
-    uint32_t group;
+    kernel_form form;
     size_t bytes; /* of a token */
 } case_codes;
 
-static inline case_codes case_codes_new(const cpu_kernels *k, const float *x, uint32_t n_tokens,
-                                        uint32_t cols)
+static inline case_codes case_codes_new(kernel_prepare_codes_fn *prepare, kernel_form form,
+                                        const float *x, uint32_t n_tokens, uint32_t cols)
 {
-    case_codes c = {.group = k->code_blocks};
-    c.bytes = kernel_codes_bytes(cols / KERNEL_BLOCK, c.group);
+    case_codes c = {.form = form};
+    c.bytes = kernel_codes_bytes(cols / KERNEL_BLOCK, c.form);
     c.at = case_alloc(n_tokens * c.bytes);
     for (size_t t = 0; t < n_tokens; t++) {
-        k->prepare_i16(x + t * cols, cols / KERNEL_BLOCK, c.at + t * c.bytes);
+        prepare(x + t * cols, cols / KERNEL_BLOCK, c.at + t * c.bytes);
     }
     return c;
 }
 
 static inline int32_t case_codes_q(const case_codes *c, uint32_t token, uint32_t column)
 {
-    return kernel_code(c->at + token * c->bytes, column, c->group, column % 3 == 0);
+    return kernel_code(c->at + token * c->bytes, column, c->form, column % 3 == 0);
 }
 
 /* The KERNEL_TIMES numbers of a block. */
 static inline const unsigned char *case_codes_numbers(const case_codes *c, uint32_t token,
                                                       uint32_t block, kernel_number which)
 {
-    return c->at + token * c->bytes + kernel_number_at(block, which, c->group);
+    return c->at + token * c->bytes + kernel_number_at(block, which, c->form);
 }
 
 static inline double case_codes_value(const case_codes *c, uint32_t token, uint32_t column)
@@ -343,9 +343,12 @@ typedef struct case_input {
     case_codes codes, plain; /* as k prepares them, as generic does */
 } case_input;
 
-/* blocks: cols is a multiple of KERNEL_BLOCK, and codes are wanted. */
+/* Codes that are wanted, for which cols is a multiple of KERNEL_BLOCK. */
+typedef enum case_bits { CASE_NO_CODES, CASE_I16, CASE_I8 } case_form;
+
 static inline case_input case_input_new(const cpu_kernels *k, const cpu_kernels *generic,
-                                        uint32_t n_tokens, uint32_t cols, bool rounded, bool blocks)
+                                        uint32_t n_tokens, uint32_t cols, bool rounded,
+                                        case_form bits)
 {
     size_t n = (size_t)n_tokens * cols;
     case_input x = {.f = case_alloc(n * sizeof(float)), .h = case_alloc(n * sizeof(uint16_t))};
@@ -353,9 +356,12 @@ static inline case_input case_input_new(const cpu_kernels *k, const cpu_kernels 
         x.f[i] = case_number() * (i / 40 % 5 == 0 ? 20.0F : 1.0F);
         if (i / 32 % 7 == 3) x.f[i] = 0.0F;
     }
-    if (blocks) {
-        x.codes = case_codes_new(k, x.f, n_tokens, cols);
-        x.plain = case_codes_new(generic, x.f, n_tokens, cols);
+    if (bits == CASE_I16) {
+        x.codes = case_codes_new(k->prepare_i16, k->form_i16, x.f, n_tokens, cols);
+        x.plain = case_codes_new(generic->prepare_i16, generic->form_i16, x.f, n_tokens, cols);
+    } else if (bits == CASE_I8) {
+        x.codes = case_codes_new(k->prepare_i8, k->form_i8, x.f, n_tokens, cols);
+        x.plain = case_codes_new(generic->prepare_i8, generic->form_i8, x.f, n_tokens, cols);
     }
     if (rounded) generic->prepare_bf16(x.f, (uint32_t)n, x.f, x.h);
     return x;

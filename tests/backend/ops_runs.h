@@ -109,6 +109,7 @@ static inline setup random_setup(const model *m, const backend_api *api, const c
                .v = model_codec(m, KV_FOR_V),
                .base = (uint8_t)draw(KV_BASE_F32, KV_BASE_BF16),
                .fill = 0xff};
+    if (s.act == WEFT_ACT_BF16 && case_seed % 3 == 0) s.act = WEFT_ACT_INT8;
     if (model_is_latent(m)) s.k = s.v = model_codec_for_both(m);
     s.index = model_codec_for_index(m);
     return s;

@@ -17,6 +17,12 @@ static bool slot_takes(slot_id slot, const case_weight *cw)
     return kernel_weights_of(&t) == (slot == SLOT_linear_any ? KERNEL_ANY : KERNEL_CODES);
 }
 
+static case_form slot_bits(slot_id slot)
+{
+    if (slot == SLOT_linear_codes_q) return CASE_I16;
+    return slot == SLOT_linear_codes_b ? CASE_I8 : CASE_NO_CODES;
+}
+
 typedef struct linear_slot {
     const cpu_kernels *isa, *generic;
     slot_id slot;
@@ -41,9 +47,9 @@ static linear_case linear_case_new(const linear_slot *of, const case_weight *cw,
     linear_case c = {.of = of, .rows = rows, .cols = cols, .n_tokens = n_tokens};
     slot_id slot = c.slot = of->slot;
     c.w = case_tensor(cw, rows, cols);
-    bool rounded = slot == SLOT_linear_bf16_h || slot == SLOT_linear_codes_q;
-    c.x =
-        case_input_new(of->isa, of->generic, n_tokens, cols, rounded, slot == SLOT_linear_codes_q);
+    case_form bits = slot_bits(slot);
+    bool rounded = slot == SLOT_linear_bf16_h || bits == CASE_I16;
+    c.x = case_input_new(of->isa, of->generic, n_tokens, cols, rounded, bits);
     c.bias = case_floats_new(rows, 1, 1.0F);
     c.add = case_floats_new((size_t)n_tokens * (rows + 3), 1, 1.0F);
     c.scratch = case_alloc(kernel_linear_floats(&c.w) * sizeof(float));
@@ -79,7 +85,7 @@ static void linear_call(const linear_case *c, kernel_linear_fn *fn, linear_part 
     kernel_linear a = {.w = &c->w, .first = part.first, .end = part.end};
     a.n_tokens = part.n;
     a.stride = (size_t)c->rows + 3;
-    if (c->slot == SLOT_linear_codes_q) {
+    if (slot_bits(c->slot) != CASE_NO_CODES) {
         const case_codes *codes = fn == c->of->fn ? &c->x.codes : &c->x.plain;
         a.x.codes = codes->at + token * codes->bytes;
     } else {
@@ -99,8 +105,8 @@ static double linear_terms(const linear_case *c, uint32_t token, uint32_t row)
     double terms = 0.0;
     for (uint32_t k = 0; k < c->cols; k++) {
         size_t at = (size_t)token * c->cols + k;
-        double x = c->slot == SLOT_linear_codes_q ? case_codes_value(&c->x.plain, token, k)
-                                                  : (double)c->x.f[at];
+        bool codes = slot_bits(c->slot) != CASE_NO_CODES;
+        double x = codes ? case_codes_value(&c->x.plain, token, k) : (double)c->x.f[at];
         terms += fabs((double)c->scratch[k] * x);
     }
     return terms;
@@ -194,8 +200,8 @@ static void linear_alias(const linear_slot *of, const case_weight *cw)
     a.scratch = c.scratch;
     fn(&a);
     check_same(c.add.at, y, n * sizeof(float), "add is y");
-    if (slot == SLOT_linear_codes_q) {
-        kernel_numbers_put(c.x.codes.at + c.x.codes.bytes, 0, c.x.codes.group, NAN, 0);
+    if (slot_bits(slot) != CASE_NO_CODES) {
+        kernel_numbers_put(c.x.codes.at + c.x.codes.bytes, 0, c.x.codes.form, NAN, 0);
         a.add = NULL;
         fn(&a);
         for (uint32_t row = 0; row < c.rows; row++) {
@@ -283,10 +289,34 @@ static void check_kernel_prepare_bf16_fn(slot_id slot, kernel_prepare_bf16_fn *f
     }
 }
 
+/* One number of a block, which stands KERNEL_TIMES times. */
+static void check_number(const case_codes *c, uint32_t block, kernel_number which,
+                         const void *expected)
+{
+    for (size_t k = 0; k < KERNEL_TIMES; k++) {
+        check_same(case_codes_numbers(c, 0, block, which) + 4 * k, expected, 4, "number");
+    }
+}
+
+/* What the two blocks that share a scale have in common. */
+static void check_pair(const case_codes *c, uint32_t b, uint32_t n_blocks)
+{
+    int32_t both = 0;
+    float scale;
+    memcpy(&scale, case_codes_numbers(c, 0, b, KERNEL_SCALE), sizeof scale);
+    for (uint32_t of = b / 2 * 2; of < n_blocks && of < b / 2 * 2 + 2; of++) {
+        int32_t total;
+        memcpy(&total, case_codes_numbers(c, 0, of, KERNEL_TOTAL), sizeof total);
+        both += total;
+    }
+    float pair = scale * (float)both;
+    check_number(c, b, KERNEL_PAIR, &pair);
+}
+
 /* The numbers that stand beside bytes only. */
 static void check_totals(const case_codes *c, uint32_t n_blocks)
 {
-    for (uint32_t b = 0; b < n_blocks && kernel_codes_are_bytes(c->group); b++) {
+    for (uint32_t b = 0; b < n_blocks && !kernel_form_is_words(c->form); b++) {
         int32_t totals[4] = {0}; /* of the halves, high, low */
         for (uint32_t i = 0; i < KERNEL_BLOCK; i++) {
             int32_t q = case_codes_q(c, 0, b * KERNEL_BLOCK + i);
@@ -295,22 +325,20 @@ static void check_totals(const case_codes *c, uint32_t n_blocks)
             totals[2] += (q - low) / 256;
             totals[3] += low;
         }
-        for (size_t i = 0; i < 4; i++) {
-            kernel_number which = (kernel_number)(KERNEL_FIRST + i);
-            for (size_t k = 0; k < KERNEL_TIMES; k++) {
-                int32_t number;
-                memcpy(&number, case_codes_numbers(c, 0, b, which) + 4 * k, sizeof number);
-                assert_int_equal(number, totals[i]);
-            }
+        bool bytes = c->form == KERNEL_FORM_BYTES;
+        for (size_t i = 0; i < (bytes ? 2 : 4); i++) {
+            check_number(c, b, (kernel_number)(KERNEL_FIRST + i), &totals[i]);
         }
+        if (bytes) check_pair(c, b, n_blocks);
     }
 }
 
-static void check_kernel_prepare_i16_fn(slot_id slot, kernel_prepare_i16_fn *fn,
-                                        kernel_prepare_i16_fn *reference, double bound)
+static void check_kernel_prepare_codes_fn(slot_id slot, kernel_prepare_codes_fn *fn,
+                                          kernel_prepare_codes_fn *reference, double bound)
 {
-    (void)slot;
     assert_true(bound == 0.0);
+    const bool i8 = slot == SLOT_prepare_i8;
+    const kernel_form form = i8 ? now_kernels->form_i8 : now_kernels->form_i16;
     for (uint32_t turn = 0; turn < 400; turn++) {
         uint32_t n_blocks = turn % 7;
         size_t n = (size_t)n_blocks * KERNEL_BLOCK;
@@ -322,19 +350,17 @@ static void check_kernel_prepare_i16_fn(slot_id slot, kernel_prepare_i16_fn *fn,
         if (n > 0 && turn % 6 == 0) x.at[n - 1 - turn % 32] = NAN;
         if (n > 40 && turn % 6 == 1) x.at[turn % 32] = -INFINITY;
         if (n > 40 && turn % 6 == 2) x.at[turn % 32] = fp_from_bits(0x7f7fffffu);
-        cpu_kernels to = {.code_blocks = now_kernels->code_blocks, .prepare_i16 = fn};
-        cpu_kernels to0 = {.code_blocks = 1, .prepare_i16 = reference};
-        case_codes c = case_codes_new(&to, x.at, 1, (uint32_t)n);
-        case_codes c0 = case_codes_new(&to0, x.at, 1, (uint32_t)n);
+        case_codes c = case_codes_new(fn, form, x.at, 1, (uint32_t)n);
+        case_codes c0 = case_codes_new(reference, KERNEL_FORM_WORD, x.at, 1, (uint32_t)n);
         const size_t size = (size_t)KERNEL_TIMES * 4;
         static const unsigned char ZEROS[KERNEL_TIMES * 4];
-        for (uint32_t i = 0; i < kernel_codes_blocks(n_blocks, c.group) * KERNEL_BLOCK; i++) {
+        for (uint32_t i = 0; i < kernel_codes_blocks(n_blocks, c.form) * KERNEL_BLOCK; i++) {
             int32_t q0 = i < n ? case_codes_q(&c0, 0, i) : 0;
-            assert_int_equal(kernel_code(c.at, i, c.group, false), q0);
-            assert_int_equal(kernel_code(c.at, i, c.group, true), q0);
+            assert_int_equal(kernel_code(c.at, i, c.form, false), q0);
+            assert_int_equal(kernel_code(c.at, i, c.form, true), q0);
         }
         check_totals(&c, n_blocks);
-        for (uint32_t b = 0; b < kernel_codes_blocks(n_blocks, c.group); b++) {
+        for (uint32_t b = 0; b < kernel_codes_blocks(n_blocks, c.form); b++) {
             for (kernel_number which = KERNEL_SCALE; which <= KERNEL_TOTAL; which++) {
                 const unsigned char *plain = ZEROS;
                 if (b < n_blocks) plain = case_codes_numbers(&c0, 0, b, which);

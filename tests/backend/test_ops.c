@@ -289,7 +289,7 @@ static const char *now_pattern;
 /* Where bounds say little they would prove little: how wide they are, all in all, for each
  * weft_act. Roundings of inputs to bf16 make them grow with each linear layer that follows another.
  */
-static double sum_bound[2], sum_value[2];
+static double sum_bound[3], sum_value[3];
 
 /* Where it is open which experts a token goes to there is no bound: rarely. */
 static const double NO_BOUND = 1e20;
@@ -385,13 +385,14 @@ static void test_every_pattern_within_bounds(void **state)
             case_seed = 1000 * k + round;
             check_pattern(k, 24, seen);
         }
-        double ratio[2];
-        for (int act = 0; act < 2; act++) {
+        double ratio[3];
+        for (int act = 0; act < 3; act++) {
             ratio[act] = sum_value[act] > 0.0 ? sum_bound[act] / sum_value[act] : 0.0;
             sum_bound[act] = sum_value[act] = 0.0;
         }
-        print_message("%-16s bounds are %.2g of the values, with inputs in bf16 %.2g\n",
-                      PATTERNS[k].name, ratio[WEFT_ACT_F32], ratio[WEFT_ACT_BF16]);
+        print_message("%-16s bounds are %.2g of the values, with inputs in bf16 %.2g, int8 %.2g\n",
+                      PATTERNS[k].name, ratio[WEFT_ACT_F32], ratio[WEFT_ACT_BF16],
+                      ratio[WEFT_ACT_INT8]);
         /* Of the few rounds under sanitizers one alone may be wide. */
         assert_true(TEST_SLOWED || ratio[WEFT_ACT_F32] < PATTERNS[k].most);
     }

@@ -300,6 +300,11 @@ static void test_tiny(void **state)
         weft_model *model = run_open_model(path);
         check_setting(model, (setting){WEFT_ACT_BF16, NULL, NULL, NULL});
         check_setting(model, (setting){WEFT_ACT_F32, NULL, NULL, NULL});
+        size_t n_isas;
+        const char *const *isas = run_isas(&n_isas);
+        for (size_t k = TEST_SLOWED ? n_isas - 1 : 0; k < n_isas; k++) {
+            check_setting(model, (setting){WEFT_ACT_INT8, NULL, isas[k], NULL});
+        }
         weft_model_close(model);
     }
 }

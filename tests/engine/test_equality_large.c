@@ -187,14 +187,15 @@ static void test_1b_shape(void **state)
     (void)state;
     test_folder folder;
     weft_model *model = open_1b_shape(&folder);
-    static const weft_act ACTS[] = {WEFT_ACT_BF16, WEFT_ACT_F32};
+    static const weft_act ACTS[] = {WEFT_ACT_BF16, WEFT_ACT_INT8, WEFT_ACT_F32};
     static const uint32_t ROWS[] = {1, 2, 8, 16, 17, 64, 512};
     static const uint32_t MIDDLES[] = {256, 4096};
     size_t n_rows = TEST_SLOWED ? 2 : sizeof ROWS / sizeof ROWS[0];
     size_t n_long = TEST_SLOWED ? 1 : sizeof MIDDLES / sizeof MIDDLES[0];
-    for (size_t a = 0; a < (TEST_SLOWED ? 1 : 2); a++) {
+    for (size_t a = 0; a < (TEST_SLOWED ? 1 : 3); a++) {
         for (size_t i = 0; i < n_rows; i++) check_rows(model, ACTS[a], ROWS[i]);
-        for (size_t i = 0; i < n_long; i++) check_lengths(model, ACTS[a], MIDDLES[i]);
+        size_t n = ACTS[a] == WEFT_ACT_INT8 ? 1 : n_long;
+        for (size_t i = 0; i < n; i++) check_lengths(model, ACTS[a], MIDDLES[i]);
     }
     weft_model_close(model);
     test_folder_remove(&folder);

@@ -43,11 +43,52 @@ static void add_block_errors(const double *x, double *e, uint32_t n)
     }
 }
 
+/* n <= HOST_I8_COLUMNS columns that share a scale: the nearest multiples of it, and how far those of
+ * numbers and scales at the ends of their intervals are away. */
+static void round_i8(double *x, double *e, uint32_t n)
+{
+    double largest = 0.0;
+    double least = 0.0;
+    double most = 0.0;
+    for (uint32_t k = 0; k < n; k++) {
+        largest = fmax(largest, fabs(x[k]));
+        least = fmax(least, fabs(x[k]) - e[k]);
+        most = fmax(most, fabs(x[k]) + e[k]);
+    }
+    const double slack = 0x1p-22; /* of the scale, its inverse and their products in f32 */
+    double scale = largest < 1e-30 ? 0.0 : largest / HOST_I8_MOST;
+    double low = least * (1.0 - slack) / HOST_I8_MOST;
+    double high = most * (1.0 + slack) / HOST_I8_MOST;
+    for (uint32_t k = 0; k < n; k++) {
+        double y = scale > 0.0 ? rint(x[k] / scale) * scale : 0.0;
+        double off = least < 2e-30 ? most : 0.0;
+        for (int i = 0; i < 4 && least >= 2e-30; i++) {
+            double at = x[k] + (i % 2 == 0 ? e[k] : -e[k]);
+            double by = i / 2 == 0 ? low : high;
+            double q = rint(at / by * (1.0 + (at > 0.0 ? slack : -slack)));
+            double other = rint(at / by * (1.0 - (at > 0.0 ? slack : -slack)));
+            off = fmax(off, fmax(fabs(q * low - y), fabs(q * high - y)));
+            off = fmax(off, fmax(fabs(other * low - y), fabs(other * high - y)));
+        }
+        x[k] = y;
+        e[k] = off;
+    }
+}
+
 /* n rows of a linear layer's input, rounded as weights in t want them. */
 static void round_input(const graph_oracle *o, const tensor *t, double *x, double *e, size_t n)
 {
     uint32_t cols = (uint32_t)t->n_cols;
-    if (o->act != WEFT_ACT_BF16) return;
+    if (o->act == WEFT_ACT_F32) return;
+    if (o->act == WEFT_ACT_INT8 && is_codes(t)) {
+        for (size_t i = 0; i < n; i++) {
+            for (uint32_t k = 0; k < cols; k += HOST_I8_COLUMNS) {
+                uint32_t left = cols - k < HOST_I8_COLUMNS ? cols - k : HOST_I8_COLUMNS;
+                round_i8(x + i * cols + k, e + i * cols + k, left);
+            }
+        }
+        return;
+    }
     for (size_t i = 0; i < n * cols; i++) {
         interval r = rounded(x[i], e[i], to_bf16);
         x[i] = r.x;

@@ -22,11 +22,13 @@ void cpu_fill_avx2(cpu_kernels *k)
     k->linear_bf16_h = linear_bf16;
     k->linear_codes = linear_codes;
     k->linear_codes_q = linear_codes_q;
+    k->linear_codes_b = linear_codes_q;
     k->linear_any = linear_any;
     k->linear_turned = linear_turned;
     k->prepare_bf16 = prepare_bf16;
     k->prepare_i16 = prepare_i16;
-    k->code_blocks = GROUP;
+    k->prepare_i8 = prepare_i8;
+    k->form_i16 = k->form_i8 = FORM;
     k->rms_norm = rms_norm;
     k->layer_norm = layer_norm;
     k->rope_half = rope_half;

@@ -1,6 +1,7 @@
 /* avx512.c - the loops of cpu_kernels.h for AVX-512 with VNNI: the vec_*.h loops in 16 lanes. */
 #include "backend/cpu/vec_avx512.h"
 
+#define FORM_LOW 1
 #include "backend/cpu/vec_form_bytes.h"
 
 #include "backend/cpu/vec_attend.h"
@@ -16,6 +17,7 @@
 
 void cpu_fill_avx512(cpu_kernels *k)
 {
+    cpu_fill_avx512_i8(k);
     k->linear_f32 = linear_f32;
     k->linear_f16 = linear_f16;
     k->linear_bf16 = linear_bf16;
@@ -26,7 +28,7 @@ void cpu_fill_avx512(cpu_kernels *k)
     k->linear_turned = linear_turned;
     k->prepare_bf16 = prepare_bf16;
     k->prepare_i16 = prepare_i16;
-    k->code_blocks = GROUP;
+    k->form_i16 = FORM;
     k->rms_norm = rms_norm;
     k->layer_norm = layer_norm;
     k->rope_half = rope_half;

@@ -62,8 +62,8 @@ typedef enum token_op_kind { TOKEN_VALUE, TOKEN_PREPARE, TOKEN_ROPES } token_op_
 typedef struct token_op {
     token_op_kind kind;
     graph_id id;          /* the value; of PREPARE the input it prepares */
-    bool to_bf16, to_i16; /* of PREPARE: the forms that its readers want; neither: a copy */
-    uint32_t n_heads;     /* of PREPARE: each is an input of its own, its rows behind one another */
+    bool to_bf16, to_codes; /* of PREPARE: the forms that its readers want; neither: a copy */
+    uint32_t n_heads;       /* of PREPARE: each is an input of its own, its rows behind one another */
 } token_op;
 
 /* One linear layer of a phase. */
@@ -81,7 +81,7 @@ typedef struct phase {
     uint32_t first, n; /* of token_ops or linear_ops */
     /* Of ATTEND, SELECT, RECUR, HEADS and experts, or the glu fused onto the two linear_ops. */
     graph_id id;
-    bool to_bf16, to_i16; /* of PAIRS: the forms that down wants */
+    bool to_bf16, to_codes; /* of PAIRS: the forms that down wants */
 } phase;
 
 /* The buffers behind a kernel_input, each large enough for the widest input of a step. */
@@ -254,7 +254,8 @@ void cpu_guess_experts(const cpu_run *r, graph_id layer);
 
 /* Cleared memory of the plan, aligned to a cache line; NULL when refused. */
 void *cpu_plan_take(backend_plan *p, size_t count, size_t size);
-bool cpu_plan_input(const backend *b, backend_plan *p, cpu_input *in, size_t n, size_t n_blocks);
+bool cpu_plan_input(const backend *b, backend_plan *p, cpu_input *in, size_t n,
+                    size_t codes_bytes);
 
 /* The recurrence of phase_i, for one thread. */
 void cpu_recur(const cpu_run *r, uint32_t phase_i, uint32_t thread_i);
@@ -282,8 +283,11 @@ kernel_linear_fn *cpu_linear_fn(const backend *b, const tensor *t);
 
 /* Row i of a prepared input is x. */
 typedef struct cpu_forms {
-    bool to_bf16, to_i16;
+    bool to_bf16, to_codes;
 } cpu_forms;
+
+/* From one token's codes to the next's. */
+size_t cpu_codes_bytes(const backend *b, uint32_t cols);
 
 void cpu_prepare_row(const backend *b, const cpu_input *in, size_t i, const float *x, uint32_t cols,
                      cpu_forms forms);

@@ -13,12 +13,14 @@
  * Against weights stored as integer codes it is then held as blocks of KERNEL_BLOCK columns, x = q
  * * scale with 16-bit q and scale a power of two: exact for every value of at least 2^-7 of the
  * block's largest, the rest rounded to multiples of 2^-14 of the largest's power of two. Code times
- * q sums are then exact integers. */
+ * q sums are then exact integers. With activation type int8, q has 8 bits and two blocks share a
+ * scale (host.h). */
 #ifndef BACKEND_CPU_CPU_KERNELS_H
 #define BACKEND_CPU_CPU_KERNELS_H
 
 #include <string.h>
 
+#include "backend/host.h"
 #include "base/err.h"
 #include "kv/codecs/codec.h"
 #include "tensor/encoding.h"
@@ -30,98 +32,132 @@ enum { KERNEL_BLOCK = 32, KERNEL_SPLIT = 256, KERNEL_ROWS = 16, KERNEL_READS = 3
 typedef struct kernel_input {
     const float *f;             /* [n_tokens, cols], rounded to the activation type */
     const uint16_t *h;          /* [n_tokens, cols], the same as bf16 */
-    const unsigned char *codes; /* [n_tokens, kernel_codes_bytes]: see below */
+    const unsigned char *codes; /* [n_tokens, kernel_codes_bytes]: see kernel_form */
 } kernel_input;
 
-/* An input against integer codes: the blocks of a token, KERNEL_BLOCK columns each, in groups of n
- * blocks (cpu_kernels.code_blocks), the last one filled with zeros. A group is q of its columns,
- * then its numbers, each as [n, KERNEL_TIMES], for vectors of four rows. Up to two blocks, q are
- * words:
- *     int16_t q[n * KERNEL_BLOCK]; scale, sum, total
- * Four blocks hold bytes, q = 256 * high + low, in two orders:
- *     int8_t high[2][n][16]; uint8_t low[2][n][16]    the halves of each block
- *     int8_t high[2][n][16]; uint8_t low[2][n][16]    its even columns, its odd ones
- *     scale, sum, total, first, second, high, low
- * scale (float) is 0 for a block of zeros and NaN for one not finite, total (int32_t, as all that
- * follow) the sum of q, first and second those of its halves, high and low those of the bytes; sum
- * (float) = scale * total, exact. */
+/* How inputs against integer codes lie: the blocks of a token, KERNEL_BLOCK columns each, in groups
+ * of one, two or four, the last one filled with zeros. A group of n is q of its columns, then its
+ * numbers, each as [n, KERNEL_TIMES], for vectors of four rows. */
+typedef enum kernel_form {
+    /* One block, or two: int16_t q[n * KERNEL_BLOCK]; scale, sum, total. */
+    KERNEL_FORM_WORD,
+    KERNEL_FORM_WORDS,
+    /* Four, q = 256 * high + low, in two orders:
+     *     int8_t high[2][n][16]; uint8_t low[2][n][16]    the halves of each block
+     *     int8_t high[2][n][16]; uint8_t low[2][n][16]    its even columns, its odd ones
+     *     scale, sum, total, first, second, high, low */
+    KERNEL_FORM_SPLIT,
+    /* Four, of -127 .. 127, in the same two orders:
+     *     int8_t q[2][n][16]; int8_t q[2][n][16]
+     *     scale, sum, total, first, second, pair */
+    KERNEL_FORM_BYTES
+} kernel_form;
+
+/* scale (float) is 0 for a block of zeros and NaN for one not finite, total (int32_t, as all that
+ * follow but pair) the sum of q, first and second those of its halves, high and low those of the
+ * bytes; sum (float) = scale * total, exact for 16-bit q, and pair (float) the same of the two
+ * blocks that share a scale. */
 enum {
     KERNEL_TIMES = 4,
     KERNEL_WORDS_BYTES = KERNEL_BLOCK * 2 + 3 * KERNEL_TIMES * 4,
-    KERNEL_BYTES_BYTES = KERNEL_BLOCK * 4 + 7 * KERNEL_TIMES * 4
+    KERNEL_SPLIT_BYTES = KERNEL_BLOCK * 4 + 7 * KERNEL_TIMES * 4,
+    KERNEL_BYTES_BYTES = KERNEL_BLOCK * 2 + 6 * KERNEL_TIMES * 4
 };
 
-/* Blocks of a group at most. */
-enum { KERNEL_GROUP_MOST = 4 };
+/* Of all forms at most: blocks of a group, bytes of a block. */
+enum { KERNEL_GROUP_MOST = 4, KERNEL_BLOCK_BYTES_MOST = KERNEL_SPLIT_BYTES };
 
-static inline bool kernel_codes_are_bytes(uint32_t group)
+static inline bool kernel_form_is_words(kernel_form form)
 {
-    return group == KERNEL_GROUP_MOST;
+    return form == KERNEL_FORM_WORD || form == KERNEL_FORM_WORDS;
+}
+
+/* Blocks of a group. */
+static inline uint32_t kernel_group(kernel_form form)
+{
+    if (form == KERNEL_FORM_WORD) return 1;
+    return form == KERNEL_FORM_WORDS ? 2 : 4;
 }
 
 /* Of a block. */
-static inline size_t kernel_block_bytes(uint32_t group)
+static inline size_t kernel_block_bytes(kernel_form form)
 {
-    return kernel_codes_are_bytes(group) ? (size_t)KERNEL_BYTES_BYTES : (size_t)KERNEL_WORDS_BYTES;
+    if (kernel_form_is_words(form)) return (size_t)KERNEL_WORDS_BYTES;
+    return form == KERNEL_FORM_SPLIT ? (size_t)KERNEL_SPLIT_BYTES : (size_t)KERNEL_BYTES_BYTES;
 }
 
 /* n blocks, and what fills the last group. */
-static inline uint32_t kernel_codes_blocks(uint32_t n, uint32_t group)
+static inline uint32_t kernel_codes_blocks(uint32_t n, kernel_form form)
 {
+    uint32_t group = kernel_group(form);
     return (n + group - 1) / group * group;
 }
 
-/* Of one token of n_blocks blocks. */
-static inline size_t kernel_codes_bytes(uint32_t n_blocks, uint32_t group)
+/* From one token of n_blocks blocks to the next: an odd number of cache lines, so that the same
+ * block of several tokens does not fall into the same few sets of a cache. */
+static inline size_t kernel_codes_bytes(uint32_t n_blocks, kernel_form form)
 {
-    return (size_t)kernel_codes_blocks(n_blocks, group) * kernel_block_bytes(group);
+    enum { LINE_BYTES = 64 };
+    size_t bytes = (size_t)kernel_codes_blocks(n_blocks, form) * kernel_block_bytes(form);
+    if (kernel_form_is_words(form)) return bytes;
+    return bytes / LINE_BYTES % 2 == 0 ? bytes + LINE_BYTES : bytes;
+}
+
+/* Of any form at most. */
+static inline size_t kernel_codes_bytes_most(uint32_t n_blocks)
+{
+    return kernel_codes_bytes(n_blocks, KERNEL_FORM_SPLIT);
 }
 
 /* Where the group of a block begins. */
-static inline size_t kernel_group_at(uint32_t block, uint32_t group)
+static inline size_t kernel_group_at(uint32_t block, kernel_form form)
 {
-    return (size_t)(block / group * group) * kernel_block_bytes(group);
+    return (size_t)(block / kernel_group(form) * kernel_group(form)) * kernel_block_bytes(form);
 }
 
 /* Where the word of a column stands. Columns of a block fall in four slots of eight: 0, 2 .. 14;
  * 16, 18 .. 30; 1, 3 .. 15; 17, 19 .. 31: packed codes unpack into these. A group holds slot 0 of
  * all its blocks, then slot 1, ... */
-static inline size_t kernel_word_at(uint32_t column, uint32_t group)
+static inline size_t kernel_word_at(uint32_t column, kernel_form form)
 {
+    uint32_t group = kernel_group(form);
     uint32_t block = column / KERNEL_BLOCK;
     uint32_t of_block = column % KERNEL_BLOCK;
     uint32_t slot = of_block / 16 + of_block % 2 * 2;
-    return kernel_group_at(block, group) +
+    return kernel_group_at(block, form) +
            2 * ((size_t)slot * group * 8 + (size_t)(block % group) * 8 + of_block % 16 / 2);
 }
 
-/* Where the first of the four pieces of bytes of a block stands: the others lie 16 bytes times the
- * group apart. odd_even: the second of the two orders. */
-static inline size_t kernel_bytes_at(uint32_t block, uint32_t group, bool odd_even)
+/* Where the first of the pieces of bytes of a block stands: the others lie 16 bytes times the group
+ * apart. odd_even: the second of the two orders. */
+static inline size_t kernel_bytes_at(uint32_t block, kernel_form form, bool odd_even)
 {
-    size_t plane = odd_even ? (size_t)group * KERNEL_BLOCK * 2 : 0;
-    return kernel_group_at(block, group) + plane + (size_t)(block % group) * 16;
+    size_t group = kernel_group(form);
+    size_t order = group * KERNEL_BLOCK * (form == KERNEL_FORM_SPLIT ? 2 : 1);
+    return kernel_group_at(block, form) + (odd_even ? order : 0) + block % group * 16;
 }
 
 /* q of a column, from one order or the other. */
-static inline int32_t kernel_code(const unsigned char *codes, uint32_t column, uint32_t group,
+static inline int32_t kernel_code(const unsigned char *codes, uint32_t column, kernel_form form,
                                   bool odd_even)
 {
-    if (!kernel_codes_are_bytes(group)) {
+    if (kernel_form_is_words(form)) {
         int16_t word;
-        memcpy(&word, codes + kernel_word_at(column, group), sizeof word);
+        memcpy(&word, codes + kernel_word_at(column, form), sizeof word);
         return word;
     }
+    size_t group = kernel_group(form);
     uint32_t i = column % KERNEL_BLOCK;
     uint32_t piece = odd_even ? i % 2 : i / 16;
-    const unsigned char *at = codes + kernel_bytes_at(column / KERNEL_BLOCK, group, odd_even);
+    const unsigned char *at = codes + kernel_bytes_at(column / KERNEL_BLOCK, form, odd_even);
     at += (size_t)piece * 16 * group + (odd_even ? i / 2 : i % 16);
     int8_t high;
     memcpy(&high, at, sizeof high);
-    return high * 256 + at[(size_t)32 * group];
+    return form == KERNEL_FORM_BYTES ? high : high * 256 + at[32 * group];
 }
 
-/* Where the numbers of a block stand, in bytes. From KERNEL_FIRST on only beside bytes. */
+/* Where the numbers of a block stand, in bytes. From KERNEL_FIRST on only beside bytes, HIGH and
+ * LOW only in KERNEL_FORM_SPLIT, PAIR only in KERNEL_FORM_BYTES. */
 typedef enum kernel_number {
     KERNEL_SCALE,
     KERNEL_SUM,
@@ -129,32 +165,34 @@ typedef enum kernel_number {
     KERNEL_FIRST,
     KERNEL_SECOND,
     KERNEL_HIGH,
-    KERNEL_LOW
+    KERNEL_LOW,
+    KERNEL_PAIR = KERNEL_HIGH
 } kernel_number;
 
-static inline size_t kernel_number_at(uint32_t block, kernel_number which, uint32_t group)
+static inline size_t kernel_number_at(uint32_t block, kernel_number which, kernel_form form)
 {
-    size_t codes = (size_t)group * KERNEL_BLOCK * (kernel_codes_are_bytes(group) ? 4 : 2);
+    uint32_t group = kernel_group(form);
+    size_t codes = (size_t)group * KERNEL_BLOCK * (form == KERNEL_FORM_SPLIT ? 4 : 2);
     size_t numbers = (size_t)which * group + block % group;
-    return kernel_group_at(block, group) + codes + numbers * KERNEL_TIMES * 4;
+    return kernel_group_at(block, form) + codes + numbers * KERNEL_TIMES * 4;
 }
 
 static inline void kernel_number_put(unsigned char *codes, uint32_t block, kernel_number which,
-                                     uint32_t group, const void *number)
+                                     kernel_form form, const void *number)
 {
     for (size_t i = 0; i < (size_t)KERNEL_TIMES * 4; i += 4) {
-        memcpy(codes + kernel_number_at(block, which, group) + i, number, 4);
+        memcpy(codes + kernel_number_at(block, which, form) + i, number, 4);
     }
 }
 
 /* Scale, sum and total. */
-static inline void kernel_numbers_put(unsigned char *codes, uint32_t block, uint32_t group,
+static inline void kernel_numbers_put(unsigned char *codes, uint32_t block, kernel_form form,
                                       float scale, int32_t total)
 {
     float sum = scale * (float)total;
-    kernel_number_put(codes, block, KERNEL_SCALE, group, &scale);
-    kernel_number_put(codes, block, KERNEL_SUM, group, &sum);
-    kernel_number_put(codes, block, KERNEL_TOTAL, group, &total);
+    kernel_number_put(codes, block, KERNEL_SCALE, form, &scale);
+    kernel_number_put(codes, block, KERNEL_SUM, form, &sum);
+    kernel_number_put(codes, block, KERNEL_TOTAL, form, &total);
 }
 
 /* y[t, o] = add[t, o] + (sum_k w[o, k] x[t, k] + bias[o]) for o in [first, end). */
@@ -200,23 +238,10 @@ static inline kernel_weights kernel_weights_of_plain(const tensor *w)
 
 static inline kernel_weights kernel_weights_of(const tensor *w)
 {
-    switch (w->encoding->id) {
-    case ENCODING_ID_F32:
-    case ENCODING_ID_F16:
-    case ENCODING_ID_BF16:
-        return kernel_weights_of_plain(w);
-    case ENCODING_ID_AFFINE:
-    case ENCODING_ID_Q4_0:
-    case ENCODING_ID_Q4_1:
-    case ENCODING_ID_Q5_0:
-    case ENCODING_ID_Q8_0:
-    case ENCODING_ID_Q4_K:
-    case ENCODING_ID_Q5_K:
-    case ENCODING_ID_Q6_K:
-        return KERNEL_CODES;
-    default:
-        return KERNEL_ANY;
-    }
+    if (host_has_codes(w)) return KERNEL_CODES;
+    bool plain = w->encoding->id == ENCODING_ID_F32 || w->encoding->id == ENCODING_ID_F16 ||
+                 w->encoding->id == ENCODING_ID_BF16;
+    return plain ? kernel_weights_of_plain(w) : KERNEL_ANY;
 }
 
 typedef void kernel_linear_fn(const kernel_linear *a);
@@ -268,9 +293,9 @@ static inline void kernel_linear_decoded(const kernel_linear *a, kernel_linear_f
 /* x [n] -> f and h [n], both rounded to bf16 (nearest even). */
 typedef void kernel_prepare_bf16_fn(const float *x, uint32_t n, float *f, uint16_t *h);
 
-/* One token, x [n_blocks * KERNEL_BLOCK] -> codes as above (aligned to 4 bytes), x rounded to bf16
- * first. */
-typedef void kernel_prepare_i16_fn(const float *x, uint32_t n_blocks, unsigned char *codes);
+/* One token, x [n_blocks * KERNEL_BLOCK] -> codes as above (aligned to 4 bytes): 16-bit q of x
+ * rounded to bf16, or 8-bit q of x. */
+typedef void kernel_prepare_codes_fn(const float *x, uint32_t n_blocks, unsigned char *codes);
 
 /* y[i] = x[i] / sqrt(mean x^2 + eps) * w[i]; y may be x. */
 typedef void kernel_rms_norm_fn(const float *x, const float *w, uint32_t n, float eps, float *y);
@@ -437,11 +462,13 @@ typedef uint64_t kernel_read_fn(const void *block, size_t n_bytes, uint32_t loop
     X(linear_bf16, kernel_linear_fn, 64)    /* w bf16, x.f */                                      \
     X(linear_bf16_h, kernel_linear_fn, 64)  /* w bf16, x.f and x.h equal */                        \
     X(linear_codes, kernel_linear_fn, 64)   /* w KERNEL_CODES, x.f */                              \
-    X(linear_codes_q, kernel_linear_fn, 64) /* w KERNEL_CODES, x.codes */                          \
+    X(linear_codes_q, kernel_linear_fn, 64) /* w KERNEL_CODES, x.codes of 16 bits */               \
+    X(linear_codes_b, kernel_linear_fn, 64) /* w KERNEL_CODES, x.codes of 8 bits */                \
     X(linear_any, kernel_linear_fn, 64)     /* w KERNEL_ANY, x.f */                                \
     X(linear_turned, kernel_linear_fn, 300) /* w KERNEL_TURNED, x.f */                             \
     X(prepare_bf16, kernel_prepare_bf16_fn, 0)                                                     \
-    X(prepare_i16, kernel_prepare_i16_fn, 0)                                                       \
+    X(prepare_i16, kernel_prepare_codes_fn, 0)                                                     \
+    X(prepare_i8, kernel_prepare_codes_fn, 0)                                                      \
     X(rms_norm, kernel_rms_norm_fn, 64)                                                            \
     X(layer_norm, kernel_layer_norm_fn, 64)                                                        \
     X(rope_half, kernel_rope_fn, 4)                                                                \
@@ -470,7 +497,7 @@ typedef uint64_t kernel_read_fn(const void *block, size_t n_bytes, uint32_t loop
 
 typedef struct cpu_kernels {
     const char *isa;
-    uint32_t code_blocks; /* of a group of prepare_i16 and linear_codes_q: 1, 2 or 4, with bytes */
+    kernel_form form_i16, form_i8; /* of prepare_i16 and linear_codes_q; of the others */
 #define CPU_KERNEL_SLOT(slot, type, bound) type *slot;
     CPU_KERNEL_MAP(CPU_KERNEL_SLOT)
 #undef CPU_KERNEL_SLOT
@@ -493,6 +520,7 @@ weft_status cpu_kernels_select(const char *isa, cpu_kernels *k, weft_error *err)
 void cpu_fill_generic(cpu_kernels *k);
 void cpu_fill_avx2(cpu_kernels *k);
 void cpu_fill_avx512(cpu_kernels *k);
+void cpu_fill_avx512_i8(cpu_kernels *k); /* what avx512 has for inputs of 8 bits */
 void cpu_fill_avx512bf16(cpu_kernels *k);
 
 #endif

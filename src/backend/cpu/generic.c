@@ -8,12 +8,14 @@
 #include "base/fp.h"
 #include "tensor/encoding.h"
 
+#define FORM KERNEL_FORM_WORD
+
 /* Column k of a prepared token. */
 static double code_value(const unsigned char *codes, uint32_t k)
 {
     float scale;
-    memcpy(&scale, codes + kernel_number_at(k / KERNEL_BLOCK, KERNEL_SCALE, 1), sizeof scale);
-    return (double)kernel_code(codes, k, 1, false) * (double)scale;
+    memcpy(&scale, codes + kernel_number_at(k / KERNEL_BLOCK, KERNEL_SCALE, FORM), sizeof scale);
+    return (double)kernel_code(codes, k, FORM, false) * (double)scale;
 }
 
 /* Token by token inside a row, so that a row is decoded once. x(k) is the input as the slot defines
@@ -26,7 +28,7 @@ static void linear_rows(const kernel_linear *a, bool codes)
         for (uint32_t t = 0; t < a->n_tokens; t++) {
             size_t at = (size_t)t * cols;
             const unsigned char *in = a->x.codes;
-            if (codes) in += t * kernel_codes_bytes(cols / KERNEL_BLOCK, 1);
+            if (codes) in += t * kernel_codes_bytes(cols / KERNEL_BLOCK, FORM);
             double sum = 0.0;
             for (uint32_t k = 0; k < cols; k++) {
                 double x = codes ? code_value(in, k) : (double)a->x.f[at + k];
@@ -76,11 +78,34 @@ static void prepare_i16(const float *x, uint32_t n_blocks, unsigned char *codes)
         int32_t total = 0;
         for (uint32_t i = 0; i < KERNEL_BLOCK; i++) {
             int16_t whole = finite ? (int16_t)lrintf(fp_round_bf16(x[i]) * inverse) : 0;
-            memcpy(codes + kernel_word_at(b * KERNEL_BLOCK + i, 1), &whole, sizeof whole);
+            memcpy(codes + kernel_word_at(b * KERNEL_BLOCK + i, FORM), &whole, sizeof whole);
             total += whole;
         }
         if (largest == 0) step = 0.0F;
-        kernel_numbers_put(codes, b, 1, finite ? step : NAN, total);
+        kernel_numbers_put(codes, b, FORM, finite ? step : NAN, total);
+    }
+}
+
+static void prepare_i8(const float *x, uint32_t n_blocks, unsigned char *codes)
+{
+    for (uint32_t b = 0; b < n_blocks; b += 2) {
+        uint32_t n = n_blocks - b < 2 ? 1 : 2;
+        uint32_t largest = 0;
+        for (uint32_t i = 0; i < n * KERNEL_BLOCK; i++) {
+            uint32_t magnitude = fp_to_bits(x[b * KERNEL_BLOCK + i]) & 0x7fffffffu;
+            if (magnitude > largest) largest = magnitude;
+        }
+        float inverse;
+        float scale = host_i8_scale(fp_from_bits(largest), &inverse);
+        for (uint32_t of = b; of < b + n; of++) {
+            int32_t total = 0;
+            for (uint32_t i = of * KERNEL_BLOCK; i < (of + 1) * KERNEL_BLOCK; i++) {
+                int16_t whole = inverse == 0.0F ? 0 : (int16_t)lrintf(x[i] * inverse);
+                memcpy(codes + kernel_word_at(i, FORM), &whole, sizeof whole);
+                total += whole;
+            }
+            kernel_numbers_put(codes, of, FORM, scale, total);
+        }
     }
 }
 
@@ -372,11 +397,13 @@ void cpu_fill_generic(cpu_kernels *k)
     k->linear_bf16_h = linear_float;
     k->linear_codes = linear_float;
     k->linear_codes_q = linear_codes_q;
+    k->linear_codes_b = linear_codes_q;
     k->linear_any = linear_float;
     k->linear_turned = linear_float;
     k->prepare_bf16 = prepare_bf16;
     k->prepare_i16 = prepare_i16;
-    k->code_blocks = 1;
+    k->prepare_i8 = prepare_i8;
+    k->form_i16 = k->form_i8 = FORM;
     k->rms_norm = rms_norm;
     k->layer_norm = layer_norm;
     k->rope_half = rope_half;

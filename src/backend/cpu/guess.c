@@ -71,14 +71,13 @@ static cpu_guess make_guess(const backend_plan *p, graph_id layer, graph_id next
 static bool take_buffers(const backend *b, backend_plan *p, uint32_t cols, uint32_t n_experts)
 {
     size_t n = (size_t)GUESS_TOKENS * cols;
-    uint32_t n_blocks = kernel_codes_blocks(cols / KERNEL_BLOCK, KERNEL_GROUP_MOST);
     p->guess.x = cpu_plan_take(p, n, sizeof(float));
     p->guess.scores = cpu_plan_take(p, (size_t)GUESS_TOKENS * n_experts, sizeof(float));
     p->guess.route = cpu_plan_take(p, (size_t)GUESS_TOKENS * 2 * n_experts, sizeof(float));
     p->guess.list = cpu_plan_take(p, n_experts, sizeof(uint32_t));
     p->guess.listed = cpu_plan_take(p, n_experts, sizeof(bool));
     bool ok = p->guess.x && p->guess.scores && p->guess.route && p->guess.list && p->guess.listed;
-    return ok && cpu_plan_input(b, p, &p->guess.input, n, (size_t)GUESS_TOKENS * n_blocks);
+    return ok && cpu_plan_input(b, p, &p->guess.input, n, GUESS_TOKENS * kernel_codes_bytes_most(cols / KERNEL_BLOCK));
 }
 
 bool cpu_plan_guesses(const backend *b, backend_plan *p, const uint32_t *phase_of)
@@ -134,7 +133,7 @@ static void run_router(const cpu_run *r, graph_id router, uint32_t n_tokens)
         in.f = r->p->guess.x;
     } else {
         bool codes = kernel_weights_of(w) == KERNEL_CODES;
-        cpu_forms forms = {.to_bf16 = !codes, .to_i16 = codes};
+        cpu_forms forms = {.to_bf16 = !codes, .to_codes = codes};
         for (uint32_t i = 0; i < n_tokens; i++)
             cpu_prepare_row(r->b, &in, i, r->p->guess.x + (size_t)i * cols, cols, forms);
     }

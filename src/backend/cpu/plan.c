@@ -73,10 +73,13 @@ static bool is_codes(const tensor *t)
 
 kernel_linear_fn *cpu_linear_fn(const backend *b, const tensor *t)
 {
-    bool bf16 = b->act == WEFT_ACT_BF16;
+    bool bf16 = b->act != WEFT_ACT_F32;
     if (kernel_weights_of(t) == KERNEL_ANY) return b->kernels.linear_any;
     if (kernel_weights_of(t) == KERNEL_TURNED) return b->kernels.linear_turned;
-    if (is_codes(t)) return bf16 ? b->kernels.linear_codes_q : b->kernels.linear_codes;
+    if (is_codes(t)) {
+        if (b->act == WEFT_ACT_INT8) return b->kernels.linear_codes_b;
+        return bf16 ? b->kernels.linear_codes_q : b->kernels.linear_codes;
+    }
     if (t->encoding->id == ENCODING_ID_F32) return b->kernels.linear_f32;
     if (t->encoding->id == ENCODING_ID_F16) return b->kernels.linear_f16;
     return bf16 ? b->kernels.linear_bf16_h : b->kernels.linear_bf16;
@@ -144,11 +147,11 @@ static void plan_linear(planner *pl, graph_id first)
     graph_id group[GROUP_LIMIT];
     uint32_t n = collect_group(g, first, group, GROUP_LIMIT);
     uint32_t rows = g->values[first].rows;
-    if (pl->b->act == WEFT_ACT_BF16) {
+    if (pl->b->act != WEFT_ACT_F32) {
         token_op op = {.kind = TOKEN_PREPARE, .id = g->values[first].in[0], .n_heads = 1};
         for (uint32_t i = 0; i < n; i++) {
             bool codes = is_codes(weight_of(g, group[i]));
-            op.to_i16 = op.to_i16 || codes;
+            op.to_codes = op.to_codes || codes;
             op.to_bf16 = op.to_bf16 || !codes;
         }
         add_token_op(pl, rows, op);
@@ -182,10 +185,10 @@ static void plan_linear(planner *pl, graph_id first)
 static void add_forms(const planner *pl, graph_id stack, bool transposed, cpu_forms *forms)
 {
     const graph_value *v = &pl->g->values[stack];
-    if (pl->b->act != WEFT_ACT_BF16) return;
+    if (pl->b->act == WEFT_ACT_F32) return;
     for (uint32_t i = 0; i < v->i[1]; i++) {
         bool codes = is_codes(&pl->g->tensors[v->i[0] + i]) && !transposed;
-        forms->to_i16 = forms->to_i16 || codes;
+        forms->to_codes = forms->to_codes || codes;
         forms->to_bf16 = forms->to_bf16 || !codes;
     }
 }
@@ -198,7 +201,7 @@ static void plan_heads(planner *pl, graph_id id)
     token_op op = {.kind = TOKEN_PREPARE,
                    .id = v->in[0],
                    .to_bf16 = forms.to_bf16,
-                   .to_i16 = forms.to_i16,
+                   .to_codes = forms.to_codes,
                    .n_heads = pl->g->values[v->in[1]].i[1]};
     add_token_op(pl, v->rows, op);
     pl->phase_of[id] = add_phase(pl, PHASE_HEADS, v->rows, 0);
@@ -217,21 +220,21 @@ static void plan_experts(planner *pl, graph_id id)
     add_forms(pl, v->in[2], false, &inner);
     add_forms(pl, v->in[3], false, &inner);
     add_forms(pl, v->in[4], false, &outer);
-    bool bf16 = pl->b->act == WEFT_ACT_BF16;
-    if (bf16) {
+    bool rounds = pl->b->act != WEFT_ACT_F32;
+    if (rounds) {
         token_op op = {.kind = TOKEN_PREPARE,
                        .id = v->in[0],
                        .to_bf16 = inner.to_bf16,
-                       .to_i16 = inner.to_i16,
+                       .to_codes = inner.to_codes,
                        .n_heads = 1};
         add_token_op(pl, v->rows, op);
     }
     for (size_t i = 0; i < n_kinds; i++) {
-        if (kinds[i] == PHASE_PAIRS && !bf16) continue;
+        if (kinds[i] == PHASE_PAIRS && !rounds) continue;
         phase *ph = &pl->p->phases[add_phase(pl, kinds[i], v->rows, 0)];
         ph->id = id;
         ph->to_bf16 = outer.to_bf16;
-        ph->to_i16 = outer.to_i16;
+        ph->to_codes = outer.to_codes;
     }
     add_token_op(pl, v->rows, (token_op){.kind = TOKEN_VALUE, .id = id});
 }
@@ -432,9 +435,9 @@ static bool decode_constants(backend_plan *p, const graph *g)
 }
 
 typedef struct sizes {
-    bool bf16;     /* inputs are rounded, so all are prepared; else those of heads only */
+    bool rounds;   /* inputs are rounded, so all are prepared; else those of heads only */
     size_t input;  /* numbers of the largest input that is prepared */
-    size_t blocks; /* of those, and what fills groups of them */
+    size_t codes;  /* bytes of the largest as codes */
     size_t row;    /* floats of the decoded rows that the hungriest linear works with */
     uint32_t k_dim, v_dim;
     uint32_t delta_dim; /* of keys of gated_delta */
@@ -454,9 +457,8 @@ static void most(size_t *a, size_t b)
 /* An input of so many rows. */
 static void measure_input(sizes *s, size_t rows, size_t cols)
 {
-    uint32_t n_blocks = kernel_codes_blocks((uint32_t)(cols / KERNEL_BLOCK), KERNEL_GROUP_MOST);
     most(&s->input, times(rows, cols));
-    most(&s->blocks, times(rows, n_blocks));
+    most(&s->codes, times(rows, kernel_codes_bytes_most((uint32_t)(cols / KERNEL_BLOCK))));
 }
 
 static void measure_weight(sizes *s, const tensor *w)
@@ -483,8 +485,8 @@ static void measure_experts(sizes *s, const graph *g, const graph_value *v, size
     uint32_t n_experts = g->values[v->in[2]].i[1];
     size_t pairs = times(rows, g->values[v->in[1]].i[0]);
     for (uint32_t i = 2; i < 5; i++) measure_stack(s, g, v->in[i]);
-    if (s->bf16) measure_input(s, rows, v->cols);
-    if (s->bf16) measure_input(s, pairs, g->values[v->in[2]].rows);
+    if (s->rounds) measure_input(s, rows, v->cols);
+    if (s->rounds) measure_input(s, pairs, g->values[v->in[2]].rows);
     if (n_experts > s->n_experts) s->n_experts = n_experts;
     if (v->cols > s->width) s->width = v->cols;
     most(&s->pairs, pairs);
@@ -497,7 +499,7 @@ static void measure_value(sizes *s, const backend_plan *p, const graph_value *v)
     const graph *g = p->g;
     size_t rows = graph_count(backend_most_rows(&p->limits), v->rows);
     if (v->op == GRAPH_LINEAR) {
-        if (s->bf16) measure_input(s, rows, g->values[v->in[0]].cols);
+        if (s->rounds) measure_input(s, rows, g->values[v->in[0]].cols);
         measure_weight(s, &g->tensors[g->values[v->in[1]].i[0]]);
     } else if (v->op == GRAPH_KV_APPEND || v->op == GRAPH_STATE) {
         uint32_t v_dim = v->cols / v->i[1];
@@ -525,7 +527,7 @@ static void measure_value(sizes *s, const backend_plan *p, const graph_value *v)
 static sizes measure(const backend *b, const backend_plan *p)
 {
     const graph *g = p->g;
-    sizes s = {.bf16 = b->act == WEFT_ACT_BF16};
+    sizes s = {.rounds = b->act != WEFT_ACT_F32};
     for (graph_id id = 1; id < g->n_values; id++) measure_value(&s, p, &g->values[id]);
     for (uint32_t i = 0; i < g->n_ropes; i++) {
         p->rope_offsets[i] = s.ropes;
@@ -534,12 +536,12 @@ static sizes measure(const backend *b, const backend_plan *p)
     return s;
 }
 
-bool cpu_plan_input(const backend *b, backend_plan *p, cpu_input *in, size_t n, size_t n_blocks)
+bool cpu_plan_input(const backend *b, backend_plan *p, cpu_input *in, size_t n, size_t codes_bytes)
 {
-    bool bf16 = b->act == WEFT_ACT_BF16;
+    bool rounds = b->act != WEFT_ACT_F32;
     in->f = take(p, n, sizeof(float));
-    in->h = take(p, bf16 ? n : 0, sizeof(uint16_t));
-    in->codes = take(p, bf16 ? n_blocks : 0, kernel_block_bytes(b->kernels.code_blocks));
+    in->h = take(p, rounds ? n : 0, sizeof(uint16_t));
+    in->codes = take(p, rounds ? codes_bytes : 0, 1);
     return in->f && in->h && in->codes;
 }
 
@@ -572,11 +574,11 @@ static bool take_scratch(const backend *b, backend_plan *p, cpu_scratch *c, size
     c->router.p = take(p, s.n_experts, sizeof(double));
     c->router.chooser = take(p, s.n_experts, sizeof(double));
     c->router.stays = take(p, s.n_experts, sizeof(bool));
-    size_t n_blocks = kernel_codes_blocks(s.width / KERNEL_BLOCK, KERNEL_GROUP_MOST);
+    size_t codes = kernel_codes_bytes_most(s.width / KERNEL_BLOCK);
     bool ok = c->row && c->q && c->rows && c->s && c->part && c->total && c->qk && c->bins;
     ok = ok && c->router.p && c->router.chooser && c->router.stays;
     return ok && cpu_plan_input(b, p, &c->some, (size_t)EXPERT_TOKENS * s.width,
-                                EXPERT_TOKENS * n_blocks);
+                                EXPERT_TOKENS * codes);
 }
 
 static bool take_buffers(backend *b, backend_plan *p, sizes s)
@@ -597,9 +599,9 @@ static bool take_buffers(backend *b, backend_plan *p, sizes s)
     p->index_scores = take(p, n_scores, sizeof(float));
     bool ok = p->parts && p->ropes && p->scratch && p->next && p->zeros && p->ones;
     ok = ok && p->index_scores && take_pairs(p, s);
-    ok = ok && cpu_plan_input(b, p, &p->input, s.input, s.blocks);
+    ok = ok && cpu_plan_input(b, p, &p->input, s.input, s.codes);
     p->pairs.input = p->input;
-    if (p->store != NULL) ok = ok && cpu_plan_input(b, p, &p->pairs.input, s.input, s.blocks);
+    if (p->store != NULL) ok = ok && cpu_plan_input(b, p, &p->pairs.input, s.input, s.codes);
     for (uint32_t i = 0; i < b->n_threads && ok; i++) ok = take_scratch(b, p, &p->scratch[i], s);
     return ok;
 }

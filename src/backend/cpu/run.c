@@ -48,16 +48,23 @@ static void run_ropes(const cpu_run *r, token_range t)
     }
 }
 
+size_t cpu_codes_bytes(const backend *b, uint32_t cols)
+{
+    bool i8 = b->act == WEFT_ACT_INT8;
+    return kernel_codes_bytes(cols / KERNEL_BLOCK, i8 ? b->kernels.form_i8 : b->kernels.form_i16);
+}
+
 void cpu_prepare_row(const backend *b, const cpu_input *in, size_t i, const float *x, uint32_t cols,
                      cpu_forms forms)
 {
     const cpu_kernels *k = &b->kernels;
     if (forms.to_bf16) k->prepare_bf16(x, cols, in->f + i * cols, in->h + i * cols);
-    if (forms.to_i16) {
+    if (forms.to_codes) {
         uint32_t n_blocks = cols / KERNEL_BLOCK;
-        k->prepare_i16(x, n_blocks, in->codes + i * kernel_codes_bytes(n_blocks, k->code_blocks));
+        unsigned char *to = in->codes + i * cpu_codes_bytes(b, cols);
+        (b->act == WEFT_ACT_INT8 ? k->prepare_i8 : k->prepare_i16)(x, n_blocks, to);
     }
-    if (!forms.to_bf16 && !forms.to_i16) memcpy(in->f + i * cols, x, cols * sizeof *x);
+    if (!forms.to_bf16 && !forms.to_codes) memcpy(in->f + i * cols, x, cols * sizeof *x);
 }
 
 kernel_input cpu_input_at(const backend *b, const cpu_input *in, size_t i, uint32_t cols)
@@ -65,7 +72,7 @@ kernel_input cpu_input_at(const backend *b, const cpu_input *in, size_t i, uint3
     kernel_input at = {.f = in->f + i * cols};
     if (b->act == WEFT_ACT_F32) return at;
     at.h = in->h + i * cols;
-    at.codes = in->codes + i * kernel_codes_bytes(cols / KERNEL_BLOCK, b->kernels.code_blocks);
+    at.codes = in->codes + i * cpu_codes_bytes(b, cols);
     return at;
 }
 
@@ -73,7 +80,7 @@ static void run_prepare(const cpu_run *r, const token_op *op, uint32_t n, token_
 {
     uint32_t cols = r->p->g->values[op->id].cols / op->n_heads;
     const float *x = cpu_data(r, op->id);
-    cpu_forms forms = {op->to_bf16, op->to_i16};
+    cpu_forms forms = {op->to_bf16, op->to_codes};
     for (uint32_t i = t.first; i < t.end; i++) {
         for (uint32_t h = 0; h < op->n_heads; h++) {
             cpu_prepare_row(r->b, &r->p->input, (size_t)h * n + i,

@@ -146,8 +146,7 @@ static kernel_input inputs_of(const cpu_run *r, graph_id x, uint32_t pair, uint3
 {
     const uint32_t *tokens = r->p->pairs.tokens + pair;
     uint32_t cols = r->p->g->values[x].cols;
-    uint32_t n_blocks = cols / KERNEL_BLOCK;
-    size_t bytes = kernel_codes_bytes(n_blocks, r->b->kernels.code_blocks);
+    size_t bytes = cpu_codes_bytes(r->b, cols);
     bool f32 = r->b->act == WEFT_ACT_F32;
     cpu_input all = r->p->input;
     if (f32) all.f = cpu_data(r, x);
@@ -243,7 +242,7 @@ void cpu_prepare_pairs(const cpu_run *r, const phase *ph, uint32_t thread_i)
     const graph_value *v = &r->p->g->values[ph->id];
     const cpu_pairs *p = &r->p->pairs;
     uint32_t width = r->p->g->values[v->in[2]].rows;
-    cpu_forms forms = {ph->to_bf16, ph->to_i16};
+    cpu_forms forms = {ph->to_bf16, ph->to_codes};
     for (uint32_t k = p->now; k < p->end; k++) {
         /* Every n-th, whichever expert it is of: few pairs are spread, too. */
         size_t i = p->first[p->active[k]];

@@ -69,7 +69,7 @@ void cpu_run_stream(const cpu_run *r, uint32_t phase_i, uint32_t thread_i)
         cpu_run_inner(r, ph, &p->next[2 * (size_t)phase_i], thread_i);
         thread_pool_barrier(pool, thread_i);
         if (atomic_load_explicit(&p->failed, memory_order_relaxed) != WEFT_OK) return;
-        if (r->b->act == WEFT_ACT_BF16) {
+        if (r->b->act != WEFT_ACT_F32) {
             cpu_prepare_pairs(r, ph, thread_i);
             thread_pool_barrier(pool, thread_i);
         }

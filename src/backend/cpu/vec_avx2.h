@@ -16,6 +16,9 @@
 #define INLINE static inline __attribute__((always_inline, unused))
 #define UNROLL _Pragma("GCC unroll 16")
 
+/* A loop that not every file of an instruction set wants. */
+#define LOOP static __attribute__((unused))
+
 /* Floats of a vector; columns of a block; rows and tokens of a dense tile; tokens of a tile of
  * codes. */
 enum { VL = 8, VW = 32, DENSE_TOKENS = 3, CODE_TOKENS = 4 };

@@ -10,6 +10,9 @@
 #define INLINE static inline __attribute__((always_inline, unused))
 #define UNROLL _Pragma("GCC unroll 16")
 
+/* A loop that not every file of an instruction set wants. */
+#define LOOP static __attribute__((unused))
+
 /* Floats of a vector; columns of a block; rows and tokens of a dense tile; tokens of a tile of
  * codes. */
 enum { VL = 16, VW = 32, DENSE_TOKENS = 6, CODE_TOKENS = 8 };
@@ -646,6 +649,18 @@ INLINE vi v_quad_tree(const vi a[4])
     vi x = vi_add(_mm512_unpacklo_epi32(a[0], a[1]), _mm512_unpackhi_epi32(a[0], a[1]));
     vi y = vi_add(_mm512_unpacklo_epi32(a[2], a[3]), _mm512_unpackhi_epi32(a[2], a[3]));
     return vi_add(_mm512_unpacklo_epi64(x, y), _mm512_unpackhi_epi64(x, y));
+}
+
+/* To each quarter its neighbour of the same pair is added. */
+INLINE vi v_pair_sums(vi a)
+{
+    return vi_add(a, _mm512_shuffle_i32x4(a, a, 0xb1));
+}
+
+/* a b + c in quarters 0 and 2, c in the others. */
+INLINE vf vf_fma_pairs(vf a, vf b, vf c)
+{
+    return _mm512_mask3_fmadd_ps(a, b, c, 0x0f0f);
 }
 
 /* (quarter 0 + 2) + (quarter 1 + 3). */

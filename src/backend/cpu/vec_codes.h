@@ -97,6 +97,13 @@ INLINE bool codes_biased(const codes_kind kind)
     return kind != CODES_Q4_0 && kind != CODES_Q5_0 && kind != CODES_Q8_0 && kind != CODES_Q6_K;
 }
 
+/* The affine encodings that are met most, which have loops of their own. */
+INLINE bool codes_common(const codes_kind kind, const tensor *w)
+{
+    bool known = kind == CODES_AFFINE4 || kind == CODES_AFFINE8;
+    return known && w->group == 64 && w->param_type != ENCODING_ID_F32;
+}
+
 /* Bytes of 8 blocks of codes: what a row advances by in a chunk. */
 INLINE size_t codes_chunk_bytes(const codes_kind kind)
 {
@@ -544,7 +551,7 @@ INLINE void codes_to_float(const codes_kind kind, const tensor *w, uint64_t row,
 }
 
 /* One row, columns first (a multiple of CHUNK) .. first + n - 1 (n a multiple of 32), to f32. */
-static void codes_row(const tensor *w, codes_kind kind, uint64_t row, uint32_t first, uint32_t n,
+LOOP void codes_row(const tensor *w, codes_kind kind, uint64_t row, uint32_t first, uint32_t n,
                       float *out)
 {
     const unsigned char *at = w->planes[0] + row * w->row_bytes[0];

@@ -22,7 +22,7 @@ INLINE vi bits_round_bf16(vf x)
     return vi_and(chosen, vi_set1((int32_t)0xffff0000u));
 }
 
-static void prepare_bf16(const float *x, uint32_t n, float *f, uint16_t *h)
+LOOP void prepare_bf16(const float *x, uint32_t n, float *f, uint16_t *h)
 {
     uint32_t i = 0;
     for (; n - i >= VL; i += VL) {
@@ -37,7 +37,7 @@ static void prepare_bf16(const float *x, uint32_t n, float *f, uint16_t *h)
 }
 
 /* The sum in double: squares of f32 cannot overflow it. */
-static void rms_norm(const float *x, const float *w, uint32_t n, float eps, float *y)
+LOOP void rms_norm(const float *x, const float *w, uint32_t n, float eps, float *y)
 {
     double mean = v_square_sum(x, n) / (double)n;
     float inverse = (float)(1.0 / sqrt(mean + (double)eps));
@@ -50,7 +50,7 @@ static void rms_norm(const float *x, const float *w, uint32_t n, float eps, floa
 }
 
 /* Sums in double. The mean is taken off in two parts: what f32 holds of it, and the rest. */
-static void layer_norm(const float *x, const float *w, const float *b, uint32_t n, float eps,
+LOOP void layer_norm(const float *x, const float *w, const float *b, uint32_t n, float eps,
                        float *y)
 {
     uint32_t whole = n / VL * VL;
@@ -73,7 +73,7 @@ static void layer_norm(const float *x, const float *w, const float *b, uint32_t 
 }
 
 /* The products are rounded before they are added, as in generic.c: the same bits. */
-static void rope_half(float *x, const float *cos_sin, uint32_t n_pairs)
+LOOP void rope_half(float *x, const float *cos_sin, uint32_t n_pairs)
 {
     float *second = x + n_pairs;
     uint32_t j = 0;
@@ -96,7 +96,7 @@ static void rope_half(float *x, const float *cos_sin, uint32_t n_pairs)
     }
 }
 
-static void rope_interleaved(float *x, const float *cos_sin, uint32_t n_pairs)
+LOOP void rope_interleaved(float *x, const float *cos_sin, uint32_t n_pairs)
 {
     size_t n = 2 * (size_t)n_pairs;
     size_t i = 0;
@@ -182,7 +182,7 @@ INLINE vf vf_gelu_tanh(vf g, vf up)
     return vf_gate(g, up, high, low);
 }
 
-static void glu_silu(const float *gate, const float *up, uint32_t n, float *y)
+LOOP void glu_silu(const float *gate, const float *up, uint32_t n, float *y)
 {
     uint32_t i = 0;
     for (; n - i >= VL; i += VL) vf_store(y + i, vf_silu(vf_load(gate + i), vf_load(up + i)));
@@ -191,7 +191,7 @@ static void glu_silu(const float *gate, const float *up, uint32_t n, float *y)
     vf_store_part(y + i, last, n - i);
 }
 
-static void glu_gelu_tanh(const float *gate, const float *up, uint32_t n, float *y)
+LOOP void glu_gelu_tanh(const float *gate, const float *up, uint32_t n, float *y)
 {
     uint32_t i = 0;
     for (; n - i >= VL; i += VL) vf_store(y + i, vf_gelu_tanh(vf_load(gate + i), vf_load(up + i)));
@@ -200,7 +200,7 @@ static void glu_gelu_tanh(const float *gate, const float *up, uint32_t n, float 
     vf_store_part(y + i, last, n - i);
 }
 
-static void glu_sigmoid(const float *gate, const float *up, uint32_t n, float *y)
+LOOP void glu_sigmoid(const float *gate, const float *up, uint32_t n, float *y)
 {
     vf one = vf_set1(1.0F);
     uint32_t i = 0;
@@ -228,7 +228,7 @@ INLINE vf vf_gpt_oss(vf g, vf up)
     return vf_mul(gate, vf_add(up, vf_set1(1.0F)));
 }
 
-static void glu_gpt_oss(const float *gate, const float *up, uint32_t n, float *y)
+LOOP void glu_gpt_oss(const float *gate, const float *up, uint32_t n, float *y)
 {
     uint32_t i = 0;
     for (; n - i >= VL; i += VL) vf_store(y + i, vf_gpt_oss(vf_load(gate + i), vf_load(up + i)));
@@ -249,7 +249,7 @@ INLINE vf vf_exp_below(vf x, vf top)
 
 /* Lane l adds the elements i = l modulo VL, the lanes are added in the order of vf_tree: what is
  * masked adds 0 wherever it stands. */
-static float exp_sum(float *s, uint32_t n, float max)
+LOOP float exp_sum(float *s, uint32_t n, float max)
 {
     vf top = vf_set1(max);
     vf sum = vf_zero();
@@ -271,7 +271,7 @@ static float exp_sum(float *s, uint32_t n, float max)
     return vf_sum(sum);
 }
 
-static float largest(const float *s, uint32_t n)
+LOOP float largest(const float *s, uint32_t n)
 {
     vf top = vf_set1(s[0]);
     uint32_t i = 0;
@@ -316,7 +316,7 @@ INLINE void relu_sum_at(const kernel_relu_sum *a, uint32_t j, const uint32_t n_v
     }
 }
 
-static void relu_sum(const kernel_relu_sum *a)
+LOOP void relu_sum(const kernel_relu_sum *a)
 {
     uint32_t j = 0;
     for (; a->n - j >= 4 * VL; j += 4 * VL) relu_sum_at(a, j, 4, 0);
@@ -349,7 +349,7 @@ INLINE uint64_t read_streams(const unsigned char *at, size_t n_bytes, const uint
     return vi_xor_words(all);
 }
 
-static uint64_t read_block(const void *block, size_t n_bytes, uint32_t loop)
+LOOP uint64_t read_block(const void *block, size_t n_bytes, uint32_t loop)
 {
     if (loop == 0) return read_streams(block, n_bytes, 1, 0);
     if (loop == 1) return read_streams(block, n_bytes, 1, 2048);

@@ -1,30 +1,40 @@
 /* vec_form_bytes.h - codes and inputs as four bytes to a lane: the form in which VNNI multiplies
  * integers, with 64 products to an instruction. What a form provides is said in vec_form_words.h.
  *
- * An input is q = 256 * high + low, high a signed byte and low an unsigned one. The instruction
- * takes unsigned bytes times signed ones, so codes are the unsigned factor of high and the signed
- * one of low, which codes of up to 7 bits are both. The sum of code * high is shifted and that of
- * code * low added to it: 32 * 255 * 128 * 256 < 2^31. What is offset in the file (code - 8, ...)
- * is so in the sum: less 8 times the sum of q; codes of 8 bits are moved by 128 for one of the two
- * factors, and their sum back by 128 times the sum of the other. */
+ * With FORM_LOW 1, which is defined first, an input is q = 256 * high + low, high a signed byte and
+ * low an unsigned one; with FORM_LOW 0 it is the signed byte. The instruction takes unsigned bytes
+ * times signed ones, so codes are the unsigned factor of high and the signed one of low, which
+ * codes of up to 7 bits are both. The sum of code * high is shifted and that of code * low added to
+ * it: 32 * 255 * 128 * 256 < 2^31. What is offset in the file (code - 8, ...) is so in the sum:
+ * less 8 times the sum of q; codes of 8 bits are moved by 128 for one of the two factors, and their
+ * sum back by 128 times the sum of the other. */
 #ifndef BACKEND_CPU_VEC_FORM_BYTES_H
 #define BACKEND_CPU_VEC_FORM_BYTES_H
 
 #include "backend/cpu/vec_codes.h"
 
 /* Vectors of codes of GROUP blocks of a row; vectors of codes of a block of VL rows. */
-enum { SLOTS = 2, UNITS = VW / 4, GROUP_BYTES = GROUP * KERNEL_BYTES_BYTES };
+enum { SLOTS = 2, UNITS = VW / 4 };
+
+#define FORM (FORM_LOW ? KERNEL_FORM_SPLIT : KERNEL_FORM_BYTES)
+
+/* Whether two blocks that share a scale are summed before they are scaled, where their weights do
+ * so too. */
+#define FORM_PAIRS (!FORM_LOW)
+
+enum { GROUP_BYTES = GROUP * (FORM_LOW ? KERNEL_SPLIT_BYTES : KERNEL_BYTES_BYTES) };
 
 /* Where in a group of inputs the low bytes of an order, the second order, and the numbers begin. */
 enum {
     AT_LOW_BYTES = GROUP * KERNEL_BLOCK,
-    AT_ODD_EVEN = 2 * AT_LOW_BYTES,
+    AT_ODD_EVEN = (FORM_LOW ? 2 : 1) * AT_LOW_BYTES,
     AT_SCALE = 2 * AT_ODD_EVEN,
     AT_SUM = AT_SCALE + VL * 4,
     AT_TOTAL = AT_SUM + VL * 4,
     AT_FIRST = AT_TOTAL + VL * 4,
     AT_SECOND = AT_FIRST + VL * 4,
     AT_HIGH = AT_SECOND + VL * 4,
+    AT_PAIR = AT_HIGH,
     AT_LOW = AT_HIGH + VL * 4
 };
 
@@ -139,6 +149,7 @@ INLINE void form_dot(const codes_kind kind, const vi slot[SLOTS], const unsigned
         vi before = i < subs ? vi_zero() : *to;
         *to = vi_dot_bytes(before, form_unsigned(kind, slot[i]), vi_load(x + (size_t)i * VL * 4));
     }
+    if (!FORM_LOW) return;
     UNROLL
     for (int h = 0; h < subs; h++) sum[h] = vi_sll(sum[h], 8);
     x += AT_LOW_BYTES;
@@ -156,7 +167,7 @@ INLINE size_t form_lack_at(const codes_kind kind, const int half)
     case CODES_AFFINE8:
         return AT_LOW;
     case CODES_Q8_0:
-        return AT_HIGH;
+        return FORM_LOW ? AT_HIGH : AT_TOTAL;
     case CODES_Q6_K:
         return half == 0 ? AT_FIRST : AT_SECOND;
     default:
@@ -169,9 +180,9 @@ INLINE vi form_lacking(const codes_kind kind, vi sum, vi number)
 {
     switch (kind) {
     case CODES_AFFINE8:
-        return vi_add(sum, vi_sll(number, 7));
+        return FORM_LOW ? vi_add(sum, vi_sll(number, 7)) : sum;
     case CODES_Q8_0:
-        return vi_sub(sum, vi_sll(number, 15));
+        return vi_sub(sum, vi_sll(number, FORM_LOW ? 15 : 7));
     case CODES_Q4_0:
         return vi_sub(sum, vi_sll(number, 3));
     case CODES_Q5_0:
@@ -224,16 +235,16 @@ INLINE size_t form_unit_at(size_t i)
 }
 
 /* Units [UNITS, rows of rows] of a block, those of one half of it where the scales of halves
- * differ, against inputs of n tokens. */
+ * differ, against inputs of n tokens. on: to be added to dot. */
 INLINE void form_dots(const codes_kind kind, const int32_t *units, const size_t rows,
                       const int half, const unsigned char *const in[CODE_TOKENS], const uint32_t n,
-                      vi dot[CODE_TOKENS][PANEL_VECTORS])
+                      const bool on, vi dot[CODE_TOKENS][PANEL_VECTORS])
 {
     const size_t n_units = UNITS / (size_t)codes_subs(kind);
     const size_t first = (size_t)half * n_units;
     const size_t order = form_odd_even(kind) ? AT_ODD_EVEN : 0;
     UNROLL
-    for (int low = 0; low < 2; low++) {
+    for (int low = 0; low < 1 + FORM_LOW; low++) {
         const size_t plane = order + (low == 0 ? 0 : (size_t)AT_LOW_BYTES);
         UNROLL
         for (size_t i = first; i < first + n_units; i++) {
@@ -248,13 +259,13 @@ INLINE void form_dots(const codes_kind kind, const int32_t *units, const size_t 
                 vi x = vi_set1_at(in[t] + plane + form_unit_at(i));
                 UNROLL
                 for (size_t v = 0; v < PANEL_VECTORS; v++) {
-                    vi before = low == 0 && i == first ? vi_zero() : dot[t][v];
+                    vi before = !on && low == 0 && i == first ? vi_zero() : dot[t][v];
                     dot[t][v] = low == 0 ? vi_dot_bytes(before, code[v], x)
                                          : vi_dot_bytes(before, x, code[v]);
                 }
             }
         }
-        if (low != 0) continue;
+        if (low != 0 || !FORM_LOW) continue;
         UNROLL
         for (uint32_t t = 0; t < n; t++) {
             UNROLL
@@ -278,14 +289,18 @@ INLINE void form_store(unsigned char *codes, uint32_t b, const vi whole[KERNEL_B
 {
     const size_t piece = (size_t)GROUP * 16;
     int32_t of_half[2] = {vi_total(whole[0]), vi_total(whole[1])};
+    kernel_number_put(codes, b, KERNEL_FIRST, FORM, &of_half[0]);
+    kernel_number_put(codes, b, KERNEL_SECOND, FORM, &of_half[1]);
+    unsigned char *to = codes + kernel_bytes_at(b, FORM, false);
+    if (!FORM_LOW) {
+        vi_store_bytes(to, to + AT_ODD_EVEN, piece, whole);
+        return;
+    }
     vi high[2] = {vi_sra(whole[0], 8), vi_sra(whole[1], 8)};
     int32_t total_high = vi_total(vi_add(high[0], high[1]));
     int32_t total_low = of_half[0] + of_half[1] - 256 * total_high;
-    kernel_number_put(codes, b, KERNEL_FIRST, GROUP, &of_half[0]);
-    kernel_number_put(codes, b, KERNEL_SECOND, GROUP, &of_half[1]);
-    kernel_number_put(codes, b, KERNEL_HIGH, GROUP, &total_high);
-    kernel_number_put(codes, b, KERNEL_LOW, GROUP, &total_low);
-    unsigned char *to = codes + kernel_bytes_at(b, GROUP, false);
+    kernel_number_put(codes, b, KERNEL_HIGH, FORM, &total_high);
+    kernel_number_put(codes, b, KERNEL_LOW, FORM, &total_low);
     vi_store_bytes(to, to + AT_ODD_EVEN, piece, high);
     vi_store_bytes(to + AT_LOW_BYTES, to + AT_LOW_BYTES + AT_ODD_EVEN, piece, whole);
 }

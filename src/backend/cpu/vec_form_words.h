@@ -13,6 +13,10 @@
 /* Vectors of codes of GROUP blocks of a row; vectors of codes of a block of VL rows. */
 enum { SLOTS = 4, UNITS = VW / 2, GROUP_BYTES = GROUP * KERNEL_WORDS_BYTES };
 
+/* What the form is called; see vec_form_bytes.h. */
+#define FORM KERNEL_FORM_WORDS
+#define FORM_PAIRS 0
+
 /* Where in a group of inputs its numbers begin. */
 enum {
     AT_SCALE = GROUP * KERNEL_BLOCK * 2,
@@ -240,10 +244,10 @@ INLINE size_t codes_pair_at(size_t i)
 }
 
 /* Units [UNITS, rows of rows] of a block, those of one half of it where the scales of halves
- * differ, against inputs of n tokens. */
+ * differ, against inputs of n tokens. on: to be added to dot. */
 INLINE void form_dots(const codes_kind kind, const int32_t *units, const size_t rows,
                       const int half, const unsigned char *const in[CODE_TOKENS], const uint32_t n,
-                      vi dot[CODE_TOKENS][PANEL_VECTORS])
+                      const bool on, vi dot[CODE_TOKENS][PANEL_VECTORS])
 {
     const size_t n_units = UNITS / (size_t)codes_subs(kind);
     const size_t first = (size_t)half * n_units;
@@ -257,7 +261,7 @@ INLINE void form_dots(const codes_kind kind, const int32_t *units, const size_t 
             vi input = vi_set1_at(in[t] + codes_pair_at(i));
             UNROLL
             for (int v = 0; v < PANEL_VECTORS; v++) {
-                vi before = i == first ? vi_zero() : dot[t][v];
+                vi before = !on && i == first ? vi_zero() : dot[t][v];
                 dot[t][v] = vi_dot_next(before, code[v], input);
             }
         }
@@ -279,7 +283,7 @@ INLINE void form_unit_whole(const codes_kind kind, const int half, const unsigne
 INLINE void form_store(unsigned char *codes, uint32_t b, const vi whole[KERNEL_BLOCK / VL])
 {
     const size_t slot = (size_t)GROUP * 16;
-    unsigned char *q = codes + kernel_word_at(b * KERNEL_BLOCK, GROUP);
+    unsigned char *q = codes + kernel_word_at(b * KERNEL_BLOCK, FORM);
     vi_store_even_odd(q, q + 2 * slot, whole);
     vi_store_even_odd(q + slot, q + 3 * slot, whole + 16 / VL);
 }

@@ -201,7 +201,7 @@ INLINE void codes_inputs(const codes_work *w, uint32_t t, uint32_t b, const uint
                          const unsigned char *in[CODE_TOKENS])
 {
     const unsigned char *x = codes_input(w, t);
-    x += kernel_bytes_at(w->block + b, GROUP, false);
+    x += kernel_bytes_at(w->block + b, FORM, false);
     UNROLL
     for (uint32_t i = 0; i < n; i++, x += w->stride) in[i] = v_kept(x);
 }
@@ -239,24 +239,31 @@ INLINE vf codes_param_at(const codes_work *w, size_t plane, uint32_t b, uint32_t
     return affine_half(word, w->a->w->param_type, group % 2);
 }
 
-/* Dot products of a half of block b, or of all of it, with n inputs that stand at in, onto sums. */
-INLINE void codes_scaled(const codes_kind like, const codes_work *w, uint32_t b, const int half,
-                         const unsigned char *const in[CODE_TOKENS], const uint32_t n,
-                         vi dot[CODE_TOKENS][PANEL_VECTORS], float *s)
+/* What is scaled at once: which half of a block, and where the sum of its inputs stands. */
+typedef struct codes_part {
+    int half;
+    size_t at_sum;
+} codes_part;
+
+/* Dot products of a half of block b, or of all of it, or of two blocks, with n inputs that stand at
+ * in, onto sums. */
+INLINE void codes_scaled(const codes_kind like, const codes_work *w, uint32_t b,
+                         const codes_part part, const unsigned char *const in[CODE_TOKENS],
+                         const uint32_t n, vi dot[CODE_TOKENS][PANEL_VECTORS], float *s)
 {
     vf scale[PANEL_VECTORS];
     vf bias[PANEL_VECTORS];
     UNROLL
     for (uint32_t v = 0; v < PANEL_VECTORS; v++) {
         const codes_scale_panel *p = &w->panel.of[v];
-        scale[v] = codes_param_at(w, 0, b, v, p->scale[half]);
+        scale[v] = codes_param_at(w, 0, b, v, p->scale[part.half]);
         bias[v] = codes_biased(like) ? codes_param_at(w, 1, b, v, p->bias) : vf_zero();
     }
     UNROLL
     for (uint32_t i = 0; i < n; i++) {
-        form_unit_whole(like, half, in[i], dot[i]);
+        form_unit_whole(like, part.half, in[i], dot[i]);
         vf x_scale = vf_of(vi_set1_at(in[i] + AT_SCALE));
-        vf x_sum = codes_biased(like) ? vf_of(vi_set1_at(in[i] + AT_SUM)) : vf_zero();
+        vf x_sum = codes_biased(like) ? vf_of(vi_set1_at(in[i] + part.at_sum)) : vf_zero();
         UNROLL
         for (size_t v = 0; v < PANEL_VECTORS; v++) {
             float *at = s + codes_sum_at(i, 0, v);
@@ -267,39 +274,70 @@ INLINE void codes_scaled(const codes_kind like, const codes_work *w, uint32_t b,
     }
 }
 
-/* One chunk of a panel against n tokens from token + t on. like: a kind that is multiplied as the
- * one at work is. */
-INLINE void codes_tile(const codes_kind like, codes_work *w, uint32_t t, const uint32_t n)
+/* Block b of the chunk against n tokens from token + t on. */
+INLINE void codes_block(const codes_kind like, codes_work *w, uint32_t t, uint32_t b,
+                        const uint32_t n)
 {
-    for (uint32_t b = 0; b < w->n_blocks; b++) {
-        const int32_t *units = w->panel.units + (size_t)b * UNITS * PANEL_ROWS;
-        const unsigned char *in[CODE_TOKENS];
-        codes_inputs(w, t, b, n, in);
-        float *s = codes_sums(w->s, t, b);
-        if (t == 0) codes_tile_prefetch(w, b);
-        UNROLL
-        for (int h = 0; h < codes_subs(like); h++) {
-            vi dot[CODE_TOKENS][PANEL_VECTORS];
-            form_dots(like, units, PANEL_ROWS, h, in, n, dot);
-            codes_scaled(like, w, b, h, in, n, dot, s);
-        }
+    const int32_t *units = w->panel.units + (size_t)b * UNITS * PANEL_ROWS;
+    const unsigned char *in[CODE_TOKENS];
+    codes_inputs(w, t, b, n, in);
+    float *s = codes_sums(w->s, t, b);
+    if (t == 0) codes_tile_prefetch(w, b);
+    UNROLL
+    for (int h = 0; h < codes_subs(like); h++) {
+        vi dot[CODE_TOKENS][PANEL_VECTORS];
+        form_dots(like, units, PANEL_ROWS, h, in, n, false, dot);
+        codes_scaled(like, w, b, (codes_part){h, AT_SUM}, in, n, dot, s);
     }
 }
 
+#if FORM_PAIRS
+/* Blocks b and b + 1, which share the scales of both sides. */
+INLINE void codes_two_blocks(const codes_kind like, codes_work *w, uint32_t t, uint32_t b,
+                             const uint32_t n)
+{
+    const int32_t *units = w->panel.units + (size_t)b * UNITS * PANEL_ROWS;
+    const unsigned char *in[CODE_TOKENS];
+    codes_inputs(w, t, b, n, in);
+    float *s = codes_sums(w->s, t, b);
+    if (t == 0) codes_tile_prefetch(w, b);
+    if (t == 0) codes_tile_prefetch(w, b + 1);
+    vi dot[CODE_TOKENS][PANEL_VECTORS];
+    form_dots(like, units, PANEL_ROWS, 0, in, n, false, dot);
+    UNROLL
+    for (uint32_t i = 0; i < n; i++) in[i] += 16;
+    form_dots(like, units + (size_t)UNITS * PANEL_ROWS, PANEL_ROWS, 0, in, n, true, dot);
+    UNROLL
+    for (uint32_t i = 0; i < n; i++) in[i] -= 16;
+    codes_scaled(like, w, b, (codes_part){0, AT_PAIR}, in, n, dot, s);
+}
+#endif
+
+/* One chunk of a panel against n tokens from token + t on. like: a kind that is multiplied as the
+ * one at work is. pairs: n_blocks is even, and each two share their scales. */
+INLINE void codes_tile(const codes_kind like, codes_work *w, uint32_t t, const uint32_t n,
+                       const bool pairs)
+{
+#if FORM_PAIRS
+    for (uint32_t b = 0; pairs && b < w->n_blocks; b += 2) codes_two_blocks(like, w, t, b, n);
+#endif
+    for (uint32_t b = 0; !pairs && b < w->n_blocks; b++) codes_block(like, w, t, b, n);
+}
+
 /* One chunk of a panel against its tokens, in tiles. */
-INLINE void codes_tiles(const codes_kind like, codes_work *w)
+INLINE void codes_tiles(const codes_kind like, codes_work *w, const bool pairs)
 {
     uint32_t t = 0;
-    for (; w->n - t >= CODE_TOKENS; t += CODE_TOKENS) codes_tile(like, w, t, CODE_TOKENS);
+    for (; w->n - t >= CODE_TOKENS; t += CODE_TOKENS) codes_tile(like, w, t, CODE_TOKENS, pairs);
     if (CODE_TOKENS > 4 && w->n - t >= 4) {
-        codes_tile(like, w, t, 4);
+        codes_tile(like, w, t, 4, pairs);
         t += 4;
     }
     if (w->n - t >= 2) {
-        codes_tile(like, w, t, 2);
+        codes_tile(like, w, t, 2, pairs);
         t += 2;
     }
-    if (w->n > t) codes_tile(like, w, t, 1);
+    if (w->n > t) codes_tile(like, w, t, 1, pairs);
 }
 
 typedef void codes_tiles_fn(codes_work *w);
@@ -307,14 +345,33 @@ typedef void codes_tiles_fn(codes_work *w);
 #define CODES_TILES(name)                                                                          \
     static void codes_tiles_##name(codes_work *w)                                                  \
     {                                                                                              \
-        codes_tiles(CODES_##name, w);                                                              \
+        codes_tiles(CODES_##name, w, false);                                                       \
     }
 FORM_LIKE_MAP(CODES_TILES)
 #undef CODES_TILES
 
-/* The tiles of a kind that form_like gave. */
-INLINE codes_tiles_fn *codes_tiles_of(const codes_kind like)
+#if FORM_PAIRS
+static void codes_tiles_pairs_4(codes_work *w)
 {
+    codes_tiles(CODES_AFFINE4, w, true);
+}
+
+static void codes_tiles_pairs_8(codes_work *w)
+{
+    codes_tiles(CODES_AFFINE8, w, true);
+}
+#endif
+
+/* The tiles of a kind that form_like gave. */
+INLINE codes_tiles_fn *codes_tiles_of(const codes_kind like, const tensor *w)
+{
+#if FORM_PAIRS
+    if (codes_common(like, w)) {
+        return like == CODES_AFFINE4 ? codes_tiles_pairs_4 : codes_tiles_pairs_8;
+    }
+#else
+    (void)w;
+#endif
     switch (like) {
 #define CODES_CASE(name)                                                                           \
     case CODES_##name:                                                                             \
@@ -361,7 +418,7 @@ INLINE void codes_unpack_panel(const codes_kind kind, const codes_rows *rows, co
 /* A panel of rows from first on, all its chunks; returns the row after it. */
 INLINE uint32_t codes_panel_rows(const codes_kind kind, uint32_t first, codes_work *w)
 {
-    codes_tiles_fn *tiles = codes_tiles_of(form_like(kind));
+    codes_tiles_fn *tiles = codes_tiles_of(form_like(kind), w->a->w);
     codes_rows rows[PANEL_VECTORS];
     uint32_t n_vectors = 0;
     for (; n_vectors < PANEL_VECTORS && first < w->a->end; n_vectors++) {
@@ -403,7 +460,7 @@ INLINE void codes_many(const codes_kind kind, const kernel_linear *a)
 {
     codes_work w;
     w.a = a;
-    w.stride = kernel_codes_bytes((uint32_t)(a->w->n_cols / KERNEL_BLOCK), GROUP);
+    w.stride = kernel_codes_bytes((uint32_t)(a->w->n_cols / KERNEL_BLOCK), FORM);
     for (w.token = 0; w.token < a->n_tokens; w.token += PANEL_TOKENS) {
         uint32_t left = a->n_tokens - w.token;
         w.n = left < PANEL_TOKENS ? left : PANEL_TOKENS;

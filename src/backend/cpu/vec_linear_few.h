@@ -253,9 +253,28 @@ typedef struct quad_sums {
     vf s[FEW_TOKENS];
 } quad_sums;
 
+#if FORM_PAIRS
+/* Sums of GROUP blocks, of which each two share the scales of both sides. */
+INLINE void quad_pairs(const codes_kind kind, const unsigned char *x, vi dot, uint32_t b,
+                       const quad_params *p, vf *s)
+{
+    vi sum = v_pair_sums(form_whole(kind, dot, x, 0));
+    vf term = vf_mul(vf_from_int(sum), vf_of(vi_load(x + AT_SCALE)));
+    *s = vf_fma_pairs(quad_scale(kind, p, b, 0), term, *s);
+    *s = vf_fma_pairs(quad_bias(kind, p, b), vf_of(vi_load(x + AT_PAIR)), *s);
+}
+#else
+INLINE void quad_pairs(const codes_kind kind, const unsigned char *x, vi dot, uint32_t b,
+                       const quad_params *p, vf *s)
+{
+    (void)kind, (void)x, (void)dot, (void)b, (void)p, (void)s;
+}
+#endif
+
 /* Blocks b .. b + GROUP - 1 of a chunk, at which place is. */
 INLINE void quad_group(const codes_kind kind, const quad_place *place, uint32_t b,
-                       const quad_params *p, const uint32_t n_tokens, quad_sums *sums)
+                       const quad_params *p, const bool pairs, const uint32_t n_tokens,
+                       quad_sums *sums)
 {
     const int subs = codes_subs(kind);
     vi dot[FEW_TOKENS][2][QUAD];
@@ -274,6 +293,10 @@ INLINE void quad_group(const codes_kind kind, const quad_place *place, uint32_t 
     UNROLL
     for (uint32_t t = 0; t < n_tokens; t++) {
         const unsigned char *x = place->x[t];
+        if (pairs) {
+            quad_pairs(kind, x, v_quad_tree(dot[t][0]), b, p, &sums->s[t]);
+            continue;
+        }
         UNROLL
         for (int h = 0; h < subs; h++) {
             vi sum = form_whole(kind, v_quad_tree(dot[t][h]), x, h);
@@ -337,7 +360,7 @@ INLINE void quad_chunk(const codes_kind kind, const quad_rows *rows, const quad_
     for (uint32_t b = 0; b < n_blocks; b += GROUP) {
         UNROLL
         for (size_t i = 0; i < fetch; i += LINE) v_prefetch_far(place->ahead + i);
-        quad_group(kind, place, b, &p, n_tokens, sums);
+        quad_group(kind, place, b, &p, FORM_PAIRS && style != QUAD_ANY, n_tokens, sums);
         place->ahead = v_kept(place->ahead + fetch);
         UNROLL
         for (int r = 0; r < QUAD; r++) place->at[r] = v_kept(place->at[r] + codes_step(kind));
@@ -353,7 +376,7 @@ INLINE void quad_chunk(const codes_kind kind, const quad_rows *rows, const quad_
 INLINE void quad_run(const codes_kind kind, const quad_rows *rows, const quad_style style,
                      const uint32_t n_tokens)
 {
-    const size_t stride = kernel_codes_bytes(rows->n_blocks, GROUP);
+    const size_t stride = kernel_codes_bytes(rows->n_blocks, FORM);
     quad_place place = {.ahead = rows->ahead[0]};
     quad_sums sums;
     UNROLL
@@ -397,13 +420,12 @@ INLINE void codes_few_rows(const codes_kind kind, const kernel_linear *a, const 
 /* n_tokens is a->n_tokens, as a constant. */
 INLINE void codes_few(const codes_kind kind, const kernel_linear *a, const uint32_t n_tokens)
 {
-    bool common = (kind == CODES_AFFINE4 || kind == CODES_AFFINE8) && a->w->group == 64;
-    if (common && a->w->param_type == ENCODING_ID_BF16) {
-        codes_few_rows(kind, a, QUAD_BF16_64, n_tokens);
-    } else if (common && a->w->param_type == ENCODING_ID_F16) {
-        codes_few_rows(kind, a, QUAD_F16_64, n_tokens);
-    } else {
+    if (!codes_common(kind, a->w)) {
         codes_few_rows(kind, a, QUAD_ANY, n_tokens);
+    } else if (a->w->param_type == ENCODING_ID_BF16) {
+        codes_few_rows(kind, a, QUAD_BF16_64, n_tokens);
+    } else {
+        codes_few_rows(kind, a, QUAD_F16_64, n_tokens);
     }
 }
 

@@ -32,6 +32,7 @@ struct backend_plan {
     double *o;          /* [widest], one head's attention output */
     double *chooser;    /* [widest], what experts are chosen by; the sum of their outputs */
     float *gate, *up;   /* [widest], of one expert */
+    float *in;          /* [widest], the input of a linear layer as that has it */
     bool *flags;        /* [widest], experts that may be chosen */
     float *scores;      /* [context], of positions, where some are selected */
     uint32_t *bins;     /* [HOST_SELECT_BINS] */
@@ -94,6 +95,7 @@ static void ref_plan_free(backend *b, backend_plan *plan)
     mem_free(a, plan->chooser, plan->widest * sizeof(double));
     mem_free(a, plan->gate, plan->widest * sizeof(float));
     mem_free(a, plan->up, plan->widest * sizeof(float));
+    mem_free(a, plan->in, plan->widest * sizeof(float));
     mem_free(a, plan->flags, plan->widest * sizeof(bool));
     mem_free(a, plan->scores, plan->limits.context * sizeof(float));
     mem_free(a, plan->bins, HOST_SELECT_BINS * sizeof(uint32_t));
@@ -129,10 +131,11 @@ static weft_status ref_plan(backend *b, const graph *g, const backend_limits *li
         p->chooser = mem_alloc(a, p->widest * sizeof(double));
         p->gate = mem_alloc(a, p->widest * sizeof(float));
         p->up = mem_alloc(a, p->widest * sizeof(float));
+        p->in = mem_alloc(a, p->widest * sizeof(float));
         p->flags = mem_alloc(a, p->widest * sizeof(bool));
         p->scores = mem_alloc(a, limits->context * sizeof(float));
         p->bins = mem_alloc(a, HOST_SELECT_BINS * sizeof(uint32_t));
-        bool all = p->slots && p->values && p->row && p->norm_weight && p->o;
+        bool all = p->slots && p->values && p->row && p->norm_weight && p->o && p->in;
         all = all && p->chooser && p->gate && p->up && p->flags && p->scores && p->bins;
         if (!all) status = err_set(err, WEFT_NOMEM, "out of memory for a plan");
     }
@@ -200,11 +203,10 @@ static void run_linear(const run_state *r, const graph_value *v, float *y)
     for (uint32_t o = 0; o < v->cols; o++) {
         t->encoding->decode_row(t, o, r->p->row);
         for (uint32_t i = 0; i < n_rows(r, v); i++) {
-            const float *xi = x + (size_t)i * n_in;
+            host_round_input(r->b->act, t, false, x + (size_t)i * n_in, n_in, r->p->in);
             double sum = 0.0;
             for (uint32_t k = 0; k < n_in; k++) {
-                float a = r->b->act == WEFT_ACT_BF16 ? fp_round_bf16(xi[k]) : xi[k];
-                sum += (double)r->p->row[k] * (double)a;
+                sum += (double)r->p->row[k] * (double)r->p->in[k];
             }
             if (v->in[2] != 0) sum += (double)bias[o];
             y[(size_t)i * v->cols + o] = (float)sum;
@@ -212,24 +214,20 @@ static void run_linear(const run_state *r, const graph_value *v, float *y)
     }
 }
 
-/* The input of a linear layer. */
-static double rounded(const run_state *r, float x)
-{
-    return (double)(r->b->act == WEFT_ACT_BF16 ? fp_round_bf16(x) : x);
-}
-
 /* y += W x, or its transpose's product; W row by row. y: [out], zero before. */
 static void multiply(const run_state *r, const tensor *w, bool transposed, const float *x,
                      double *y)
 {
+    uint32_t n_in = (uint32_t)(transposed ? w->n_rows : w->n_cols);
+    host_round_input(r->b->act, w, transposed, x, n_in, r->p->in);
     for (uint32_t row = 0; row < w->n_rows; row++) {
         w->encoding->decode_row(w, row, r->p->row);
         for (uint32_t k = 0; k < w->n_cols; k++) {
             double weight_k = (double)r->p->row[k];
             if (transposed) {
-                y[k] += weight_k * rounded(r, x[row]);
+                y[k] += weight_k * (double)r->p->in[row];
             } else {
-                y[row] += weight_k * rounded(r, x[k]);
+                y[row] += weight_k * (double)r->p->in[k];
             }
         }
     }
