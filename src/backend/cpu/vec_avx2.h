@@ -7,6 +7,7 @@
 #define BACKEND_CPU_VEC_AVX2_H
 
 #include <immintrin.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -79,6 +80,12 @@ INLINE vf vf_load_part(const float *at, uint32_t n)
 INLINE void vf_store_part(float *at, vf a, uint32_t n)
 {
     _mm256_maskstore_ps(at, v_mask(n), a);
+}
+
+/* The first n < VL lanes of a, 0 in the others. */
+INLINE vf vf_first(vf a, uint32_t n)
+{
+    return _mm256_and_ps(a, _mm256_castsi256_ps(v_mask(n)));
 }
 
 INLINE vf vf_load_bf16(const void *at)
@@ -450,6 +457,61 @@ INLINE size_t v_kept_size(size_t n)
 INLINE __m128i v_load_16(const unsigned char *at)
 {
     return _mm_loadu_si128((const __m128i *)(const void *)at);
+}
+
+typedef int32_t v_word __attribute__((may_alias, aligned(1)));
+typedef int16_t v_half __attribute__((may_alias, aligned(1)));
+
+/* 16-bit numbers that stand skip bytes into four rows. */
+INLINE __m128i v_four_halves(const unsigned char *const row[4], size_t skip)
+{
+    __m128i four = _mm_loadu_si16(row[0] + skip);
+    four = _mm_insert_epi16(four, *(const v_half *)(const void *)(row[1] + skip), 1);
+    four = _mm_insert_epi16(four, *(const v_half *)(const void *)(row[2] + skip), 2);
+    return _mm_insert_epi16(four, *(const v_half *)(const void *)(row[3] + skip), 3);
+}
+
+/* The f16 numbers that stand skip bytes into two blocks of so many bytes, of four rows: that of
+ * block b of row r in lane 4 b + r. Nothing behind the blocks is read. */
+INLINE vf v_blocks_f16(const unsigned char *const row[4], const size_t bytes, const size_t skip)
+{
+    __m128i all = _mm_unpacklo_epi64(v_four_halves(row, skip), v_four_halves(row, skip + bytes));
+    return _mm256_cvtph_ps(all);
+}
+
+/* A 16-bit number of each of four rows, bf16 or f16, in lanes r and 4 + r. (In longer vectors, two
+ * of them.) */
+INLINE vf v_groups_of_2(const unsigned char *const row[4], size_t skip, const bool f16)
+{
+    __m128i four = v_four_halves(row, skip);
+    if (f16) return _mm256_cvtph_ps(_mm_unpacklo_epi64(four, four));
+    __m128i wide = _mm_slli_epi32(_mm_cvtepu16_epi32(four), 16);
+    return _mm256_castsi256_ps(_mm256_broadcastsi128_si256(wide));
+}
+
+/* Four of each of four rows, of which each is for two blocks: [block, row]. */
+INLINE void v_groups_of_4(const unsigned char *const row[4], size_t skip, const bool f16,
+                          float *out)
+{
+    __m128i a[4];
+    UNROLL
+    for (int r = 0; r < 4; r++) a[r] = _mm_loadl_epi64((const void *)(row[r] + skip));
+    __m128i x = _mm_unpacklo_epi16(a[0], a[1]);
+    __m128i y = _mm_unpacklo_epi16(a[2], a[3]);
+    __m128i pair[2] = {_mm_unpacklo_epi32(x, y), _mm_unpackhi_epi32(x, y)};
+    UNROLL
+    for (int g = 0; g < 4; g++, out += VL) {
+        __m128i group = g % 2 == 0 ? pair[g / 2] : _mm_srli_si128(pair[g / 2], 8);
+        __m128i wide = _mm_slli_epi32(_mm_cvtepu16_epi32(group), 16);
+        __m128 value = f16 ? _mm_cvtph_ps(group) : _mm_castsi128_ps(wide);
+        vf_store(out, _mm256_set_m128(value, value));
+    }
+}
+
+/* The last one. */
+INLINE vf v_group_of_last(const unsigned char *const row[4], size_t skip, const bool f16)
+{
+    return v_groups_of_2(row, skip, f16);
 }
 
 /* 16 bytes of each of VL rows, which are stride apart -> their 4 words, each of VL rows. */

@@ -3,6 +3,7 @@
 #define BACKEND_CPU_VEC_AVX512_H
 
 #include <immintrin.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -438,6 +439,108 @@ INLINE vi vi_fifth_bits_of_4(vi code, vi bits, const int i)
     const int bit = i % 2 == 0 ? 0x08040201 : (int)0x80402010u;
     __mmask64 set = _mm512_test_epi8_mask(spread, _mm512_set1_epi32(bit));
     return _mm512_mask_add_epi8(code, set, code, _mm512_set1_epi8(16));
+}
+
+/* Indices of words: for each of four blocks its own and that odd words further on, twice. */
+INLINE vi v_words_of(const int a, const int b, const int c, const int d, const int odd)
+{
+    const int pair = 0x10001;
+    const int next = odd << 16;
+    return _mm512_setr_epi32(pair * a + next, pair * a + next, pair * b + next, pair * b + next,
+                             pair * c + next, pair * c + next, pair * d + next, pair * d + next,
+                             0, 0, 0, 0, 0, 0, 0, 0);
+}
+
+/* 16-bit numbers that stand skip bytes into four rows. */
+INLINE __m128i v_four_halves(const unsigned char *const row[4], size_t skip)
+{
+    __m128i four = _mm_loadu_si16(row[0] + skip);
+    four = _mm_insert_epi16(four, *(const v_half *)(const void *)(row[1] + skip), 1);
+    four = _mm_insert_epi16(four, *(const v_half *)(const void *)(row[2] + skip), 2);
+    return _mm_insert_epi16(four, *(const v_half *)(const void *)(row[3] + skip), 3);
+}
+
+/* The f16 numbers that stand skip bytes into four blocks of so many bytes, of four rows: that of
+ * block b of row r in lane 4 b + r. Nothing behind the blocks is read. */
+INLINE vf v_blocks_f16(const unsigned char *const row[4], const size_t bytes, const size_t skip)
+{
+    const int step = (int)bytes / 2;
+    const int first = (int)skip / 2;
+    if (bytes <= 20) {
+        /* One vector reaches the numbers of all four blocks: two rows at a time. */
+        const vi from = v_words_of(first, first + step, first + 2 * step, first + 3 * step, 32);
+        vi low = _mm512_permutex2var_epi16(vi_load(row[0]), from, vi_load(row[1]));
+        vi high = _mm512_permutex2var_epi16(vi_load(row[2]), from, vi_load(row[3]));
+        vi all = _mm512_mask_mov_epi16(low, 0xcccc, high);
+        return _mm512_cvtph_ps(_mm512_castsi512_si256(all));
+    }
+    __m128i two[2];
+    UNROLL
+    for (int i = 0; i < 2; i++) {
+        const size_t at = skip + 2 * (size_t)i * bytes;
+        two[i] = _mm_unpacklo_epi64(v_four_halves(row, at), v_four_halves(row, at + bytes));
+    }
+    return _mm512_cvtph_ps(_mm256_set_m128i(two[1], two[0]));
+}
+
+/* Words of four rows that hold two 16-bit numbers each, bf16 or f16: the first ones in lanes r and
+ * 4 + r, the second ones in 8 + r and 12 + r. */
+INLINE vf v_groups_of_words(__m128i word, const bool f16)
+{
+    vi all = _mm512_broadcast_i32x4(word);
+    if (f16) {
+        const vi up = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 16, 16, 16, 16, 16, 16, 16, 16);
+        return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(_mm512_srlv_epi32(all, up)));
+    }
+    const vi down = _mm512_setr_epi32(16, 16, 16, 16, 16, 16, 16, 16, 0, 0, 0, 0, 0, 0, 0, 0);
+    return vf_of(vi_and(_mm512_sllv_epi32(all, down), vi_set1((int32_t)0xffff0000u)));
+}
+
+/* Words that stand skip bytes into four rows. */
+INLINE __m128i v_four_words(const unsigned char *const row[4], size_t skip)
+{
+    __m128i four = _mm_loadu_si32(row[0] + skip);
+    four = _mm_insert_epi32(four, *(const v_word *)(const void *)(row[1] + skip), 1);
+    four = _mm_insert_epi32(four, *(const v_word *)(const void *)(row[2] + skip), 2);
+    return _mm_insert_epi32(four, *(const v_word *)(const void *)(row[3] + skip), 3);
+}
+
+/* Two 16-bit numbers of each of four rows, skip bytes into them. */
+INLINE vf v_groups_of_2(const unsigned char *const row[4], size_t skip, const bool f16)
+{
+    return v_groups_of_words(v_four_words(row, skip), f16);
+}
+
+/* Four of each of four rows, of which each is for two blocks: [block, row]. */
+INLINE void v_groups_of_4(const unsigned char *const row[4], size_t skip, const bool f16,
+                          float *out)
+{
+    __m128 pair[2];
+    UNROLL
+    for (int i = 0; i < 2; i++) {
+        const unsigned char *low = row[2 * i] + skip;
+        const unsigned char *high = row[2 * i + 1] + skip;
+        __m128d both = _mm_castsi128_pd(_mm_loadl_epi64((const void *)low));
+        pair[i] = _mm_castpd_ps(_mm_loadh_pd(both, (const void *)high));
+    }
+    __m128 first = _mm_shuffle_ps(pair[0], pair[1], 0x88);
+    __m128 second = _mm_shuffle_ps(pair[0], pair[1], 0xdd);
+    vf_store(out, v_groups_of_words(_mm_castps_si128(first), f16));
+    vf_store(out + VL, v_groups_of_words(_mm_castps_si128(second), f16));
+}
+
+/* The last of the 16-bit numbers, which stands skip > 0 bytes into the rows, in lanes r and 4 + r; 0
+ * in the others. */
+INLINE vf v_group_of_last(const unsigned char *const row[4], size_t skip, const bool f16)
+{
+    vf both = v_groups_of_2(row, skip - 2, f16);
+    return _mm512_maskz_shuffle_f32x4(0x00ff, both, both, 0x4e);
+}
+
+/* The first n lanes of a, 0 in the others. */
+INLINE vf vf_first(vf a, uint32_t n)
+{
+    return _mm512_maskz_mov_ps(v_mask(n), a);
 }
 
 /* rows [16, 16] of 32 bits -> columns. */

@@ -13,14 +13,16 @@
 /* Tokens that share unpacked codes. */
 enum { FEW_TOKENS = 4 };
 
-/* The parameters of four rows of a chunk: [block, row]. */
+/* The parameters of four rows of a chunk, [block, row], where they are read a chunk at a time. */
 typedef struct quad_params {
     _Alignas(64) float scale[2][CHUNK_BLOCKS * QUAD]; /* [halves of a block] */
     _Alignas(64) float bias[CHUNK_BLOCKS * QUAD];
-    /* Instead of scale[0] and bias, of GGUF blocks. */
-    _Alignas(64) uint16_t half_scale[CHUNK_BLOCKS * QUAD];
-    _Alignas(64) uint16_t half_bias[CHUNK_BLOCKS * QUAD];
 } quad_params;
+
+/* Those of GROUP blocks. */
+typedef struct quad_scales {
+    vf scale[2], bias;
+} quad_scales;
 
 /* How the parameters of affine codes are read. */
 typedef enum quad_style { QUAD_ANY, QUAD_BF16_64, QUAD_F16_64 } quad_style;
@@ -62,19 +64,6 @@ INLINE __m128i quad_bytes(__m128i word)
 INLINE __m128 quad_from_f16(__m128i word)
 {
     return _mm_cvtph_ps(_mm_packus_epi32(word, word));
-}
-
-/* The f16 numbers skip bytes into each block of four rows. Through volatile, as a compiler that
- * makes vectors of them needs three instructions for each. */
-INLINE void quad_halves(const unsigned char *const row[QUAD], size_t skip, const size_t bytes,
-                        uint16_t *out)
-{
-    volatile uint16_t *to = out;
-    UNROLL
-    for (size_t b = 0; b < CHUNK_BLOCKS; b++) {
-        UNROLL
-        for (size_t r = 0; r < QUAD; r++) to[b * QUAD + r] = load_u16(row[r] + skip + b * bytes);
-    }
 }
 
 /* 16 unsigned bytes times factor, four of each row. */
@@ -135,9 +124,9 @@ INLINE __m128 quad_from_16(__m128i halves, uint8_t type)
     return _mm_castsi128_ps(_mm_slli_epi32(_mm_cvtepu16_epi32(halves), 16));
 }
 
-/* 8 bytes, so four groups, of four rows, skip bytes into them; each group is for n blocks. */
+/* 8 bytes, so four groups, of four rows, skip bytes into them. */
 INLINE void quad_affine_groups(const unsigned char *const row[QUAD], size_t skip, uint8_t type,
-                               const uint32_t n, float *out)
+                               float *out)
 {
     __m128i a[QUAD];
     UNROLL
@@ -148,8 +137,7 @@ INLINE void quad_affine_groups(const unsigned char *const row[QUAD], size_t skip
     UNROLL
     for (int g = 0; g < 4; g++) {
         __m128i group = g % 2 == 0 ? pair[g / 2] : _mm_srli_si128(pair[g / 2], 8);
-        __m128 value = quad_from_16(group, type);
-        for (uint32_t i = 0; i < n; i++, out += QUAD) _mm_storeu_ps(out, value);
+        _mm_storeu_ps(out + (size_t)g * QUAD, quad_from_16(group, type));
     }
 }
 
@@ -175,61 +163,60 @@ static void quad_affine_other(const quad_rows *rows, uint32_t block, uint32_t n_
         return;
     }
     for (size_t i = 0; i < 2; i++) {
-        quad_affine_groups(rows->row[plane], ((size_t)block + 4 * i) * 2, w->param_type, 1,
+        quad_affine_groups(rows->row[plane], ((size_t)block + 4 * i) * 2, w->param_type,
                            out + i * 4 * QUAD);
     }
 }
 
-INLINE void quad_affine(const quad_rows *rows, uint32_t block, uint32_t n_blocks,
-                        const quad_style style, quad_params *p)
-{
-    UNROLL
-    for (int plane = 1; plane < 3; plane++) {
-        float *out = plane == 1 ? p->scale[0] : p->bias;
-        if (style != QUAD_ANY && n_blocks == CHUNK_BLOCKS) {
-            uint8_t type = style == QUAD_F16_64 ? ENCODING_ID_F16 : ENCODING_ID_BF16;
-            quad_affine_groups(rows->row[plane], (size_t)block, type, 2, out);
-        } else {
-            quad_affine_other(rows, block, n_blocks, plane, out);
-        }
-    }
-}
-
-/* at: the chunk of each row. */
+/* What is read a chunk at a time. at: the chunk of each row. */
 INLINE void quad_read_params(const codes_kind kind, const quad_rows *rows, const quad_style style,
                              const unsigned char *const at[QUAD], uint32_t block, uint32_t n_blocks,
                              quad_params *p)
 {
-    switch (kind) {
-    case CODES_Q4_0:
-    case CODES_Q4_1:
-    case CODES_Q5_0:
-    case CODES_Q8_0:
-        quad_halves(at, 0, codes_block_bytes(kind), p->half_scale);
-        if (kind == CODES_Q4_1) quad_halves(at, 2, codes_block_bytes(kind), p->half_bias);
-        return;
-    case CODES_Q4_K:
-    case CODES_Q5_K:
+    if (codes_block_bytes(kind) > 0) return;
+    if (kind == CODES_Q4_K || kind == CODES_Q5_K) {
         quad_k_params(at, p);
-        return;
-    case CODES_Q6_K:
+    } else if (kind == CODES_Q6_K) {
         quad_q6_k_params(at, p);
-        return;
-    default:
-        quad_affine(rows, block, n_blocks, style, p);
+    } else if (style != QUAD_ANY && n_blocks == CHUNK_BLOCKS) {
+        v_groups_of_4(rows->row[1], block, style == QUAD_F16_64, p->scale[0]);
+        v_groups_of_4(rows->row[2], block, style == QUAD_F16_64, p->bias);
+    } else if (style == QUAD_ANY || block + n_blocks < GROUP) {
+        if (n_blocks < CHUNK_BLOCKS) memset(p, 0, sizeof *p);
+        quad_affine_other(rows, block, n_blocks, 1, p->scale[0]);
+        quad_affine_other(rows, block, n_blocks, 2, p->bias);
     }
 }
 
-INLINE vf quad_scale(const codes_kind kind, const quad_params *p, size_t block, int half)
+/* Of GROUP blocks from block + b on, at which `at` stands, of which n are there. */
+INLINE quad_scales quad_scales_at(const codes_kind kind, const quad_rows *rows,
+                                  const quad_style style, const unsigned char *const at[QUAD],
+                                  uint32_t block, uint32_t b, uint32_t n, const quad_params *p)
 {
-    if (codes_block_bytes(kind) > 0) return vf_load_f16(p->half_scale + block * QUAD);
-    return vf_load(p->scale[half] + block * QUAD);
-}
-
-INLINE vf quad_bias(const codes_kind kind, const quad_params *p, size_t block)
-{
-    if (codes_block_bytes(kind) > 0) return vf_load_f16(p->half_bias + block * QUAD);
-    return vf_load(p->bias + block * QUAD);
+    const bool read = style == QUAD_ANY || (b + n == CHUNK_BLOCKS);
+    const size_t bytes = codes_block_bytes(kind);
+    quad_scales q = {{vf_zero(), vf_zero()}, vf_zero()};
+    if (bytes > 0) {
+        q.scale[0] = v_blocks_f16(at, bytes, 0);
+        if (kind == CODES_Q4_1) q.bias = v_blocks_f16(at, bytes, 2);
+        if (n < GROUP) {
+            q.scale[0] = vf_first(q.scale[0], n * QUAD);
+            q.bias = vf_first(q.bias, n * QUAD);
+        }
+    } else if (!read && n < GROUP && block + b > 0) {
+        const size_t skip = block + b;
+        q.scale[0] = v_group_of_last(rows->row[1], skip, style == QUAD_F16_64);
+        q.bias = v_group_of_last(rows->row[2], skip, style == QUAD_F16_64);
+    } else if (!read && n >= GROUP) {
+        const size_t skip = block + b;
+        q.scale[0] = v_groups_of_2(rows->row[1], skip, style == QUAD_F16_64);
+        q.bias = v_groups_of_2(rows->row[2], skip, style == QUAD_F16_64);
+    } else {
+        q.scale[0] = vf_load(p->scale[0] + (size_t)b * QUAD);
+        if (codes_subs(kind) == 2) q.scale[1] = vf_load(p->scale[1] + (size_t)b * QUAD);
+        if (codes_biased(kind)) q.bias = vf_load(p->bias + (size_t)b * QUAD);
+    }
+    return q;
 }
 
 /* ---- the loop */
@@ -255,25 +242,25 @@ typedef struct quad_sums {
 
 #if FORM_PAIRS
 /* Sums of GROUP blocks, of which each two share the scales of both sides. */
-INLINE void quad_pairs(const codes_kind kind, const unsigned char *x, vi dot, uint32_t b,
-                       const quad_params *p, vf *s)
+INLINE void quad_pairs(const codes_kind kind, const unsigned char *x, vi dot, const quad_scales *q,
+                       vf *s)
 {
     vi sum = v_pair_sums(form_whole(kind, dot, x, 0));
     vf term = vf_mul(vf_from_int(sum), vf_of(vi_load(x + AT_SCALE)));
-    *s = vf_fma_pairs(quad_scale(kind, p, b, 0), term, *s);
-    *s = vf_fma_pairs(quad_bias(kind, p, b), vf_of(vi_load(x + AT_PAIR)), *s);
+    *s = vf_fma_pairs(q->scale[0], term, *s);
+    *s = vf_fma_pairs(q->bias, vf_of(vi_load(x + AT_PAIR)), *s);
 }
 #else
-INLINE void quad_pairs(const codes_kind kind, const unsigned char *x, vi dot, uint32_t b,
-                       const quad_params *p, vf *s)
+INLINE void quad_pairs(const codes_kind kind, const unsigned char *x, vi dot, const quad_scales *q,
+                       vf *s)
 {
-    (void)kind, (void)x, (void)dot, (void)b, (void)p, (void)s;
+    (void)kind, (void)x, (void)dot, (void)q, (void)s;
 }
 #endif
 
-/* Blocks b .. b + GROUP - 1 of a chunk, at which place is. */
+/* Blocks b .. b + GROUP - 1 of a chunk, at which place is. pairs: see quad_pairs. */
 INLINE void quad_group(const codes_kind kind, const quad_place *place, uint32_t b,
-                       const quad_params *p, const bool pairs, const uint32_t n_tokens,
+                       const quad_scales *q, const bool pairs, const uint32_t n_tokens,
                        quad_sums *sums)
 {
     const int subs = codes_subs(kind);
@@ -294,18 +281,17 @@ INLINE void quad_group(const codes_kind kind, const quad_place *place, uint32_t 
     for (uint32_t t = 0; t < n_tokens; t++) {
         const unsigned char *x = place->x[t];
         if (pairs) {
-            quad_pairs(kind, x, v_quad_tree(dot[t][0]), b, p, &sums->s[t]);
+            quad_pairs(kind, x, v_quad_tree(dot[t][0]), q, &sums->s[t]);
             continue;
         }
         UNROLL
         for (int h = 0; h < subs; h++) {
             vi sum = form_whole(kind, v_quad_tree(dot[t][h]), x, h);
             vf term = vf_mul(vf_from_int(sum), vf_of(vi_load(x + AT_SCALE)));
-            sums->s[t] = vf_fma(quad_scale(kind, p, b, h), term, sums->s[t]);
+            sums->s[t] = vf_fma(q->scale[h], term, sums->s[t]);
         }
         if (codes_biased(kind)) {
-            vf sum = vf_of(vi_load(x + AT_SUM));
-            sums->s[t] = vf_fma(quad_bias(kind, p, b), sum, sums->s[t]);
+            sums->s[t] = vf_fma(q->bias, vf_of(vi_load(x + AT_SUM)), sums->s[t]);
         }
     }
 }
@@ -318,6 +304,20 @@ INLINE void quad_prefetch_params(const codes_kind kind, const quad_rows *rows)
         const size_t bytes = (size_t)rows->a->w->row_bytes[plane] * QUAD;
         for (size_t i = 0; i < bytes; i += LINE) v_prefetch_far(rows->ahead[plane] + i);
     }
+}
+
+/* Whether the groups of a chunk of n_blocks blocks can be read whole: behind a row the next one lies,
+ * but behind the last ones nothing does. */
+INLINE bool quad_reaches(const codes_kind kind, const quad_rows *rows,
+                         const unsigned char *const at[QUAD], uint32_t n_blocks)
+{
+    const tensor *w = rows->a->w;
+    const size_t bytes = codes_chunk_bytes(kind) / CHUNK_BLOCKS;
+    const size_t most = (size_t)((n_blocks + GROUP - 1) / GROUP) * GROUP * bytes;
+    const unsigned char *end = w->planes[0] + w->n_rows * w->row_bytes[0];
+    bool reaches = true;
+    for (int r = 0; r < QUAD; r++) reaches = reaches && (size_t)(end - at[r]) >= most;
+    return reaches;
 }
 
 /* A chunk of n_blocks blocks, which are no whole groups: with zeros behind them. */
@@ -335,11 +335,18 @@ INLINE void quad_pad(const codes_kind kind, const unsigned char *at[QUAD], uint3
 
 INLINE void quad_store(const quad_rows *rows, uint32_t token, vf s)
 {
-    float sum[QUAD];
-    _mm_storeu_ps(sum, v_sum_groups(s));
-    for (uint32_t r = 0; r < rows->n; r++) {
-        kernel_put(rows->a, token, rows->first + r, sum[r]);
+    const kernel_linear *a = rows->a;
+    __m128 all = v_sum_groups(s);
+    if (rows->n < QUAD) {
+        float sum[QUAD];
+        _mm_storeu_ps(sum, all);
+        for (uint32_t r = 0; r < rows->n; r++) kernel_put(a, token, rows->first + r, sum[r]);
+        return;
     }
+    const size_t to = (size_t)token * a->stride + rows->first;
+    if (a->bias != NULL) all = _mm_add_ps(all, _mm_loadu_ps(a->bias + rows->first));
+    if (a->add != NULL) all = _mm_add_ps(_mm_loadu_ps(a->add + to), all);
+    _mm_storeu_ps(a->y + to, all);
 }
 
 /* The groups of one chunk; moves place to the next. */
@@ -352,15 +359,16 @@ INLINE void quad_chunk(const codes_kind kind, const quad_rows *rows, const quad_
     const size_t fetch = bytes * QUAD * GROUP / CHUNK_BLOCKS;
     quad_params p;
     _Alignas(64) unsigned char room[QUAD * MOST_CHUNK_BYTES];
-    if (n_blocks < CHUNK_BLOCKS) {
-        memset(&p, 0, sizeof p);
+    if (n_blocks % GROUP != 0 && !quad_reaches(kind, rows, place->at, n_blocks)) {
         quad_pad(kind, place->at, n_blocks, room);
     }
     quad_read_params(kind, rows, style, place->at, block, n_blocks, &p);
     for (uint32_t b = 0; b < n_blocks; b += GROUP) {
         UNROLL
         for (size_t i = 0; i < fetch; i += LINE) v_prefetch_far(place->ahead + i);
-        quad_group(kind, place, b, &p, FORM_PAIRS && style != QUAD_ANY, n_tokens, sums);
+        quad_scales q =
+            quad_scales_at(kind, rows, style, place->at, block, b, n_blocks - b, &p);
+        quad_group(kind, place, b, &q, FORM_PAIRS && style != QUAD_ANY, n_tokens, sums);
         place->ahead = v_kept(place->ahead + fetch);
         UNROLL
         for (int r = 0; r < QUAD; r++) place->at[r] = v_kept(place->at[r] + codes_step(kind));
@@ -400,18 +408,25 @@ INLINE void codes_few_rows(const codes_kind kind, const kernel_linear *a, const 
     const tensor *w = a->w;
     const int n_planes = kind <= CODES_AFFINE8 ? 3 : 1;
     quad_rows rows = {.a = a, .n_blocks = (uint32_t)(w->n_cols / KERNEL_BLOCK)};
+    const unsigned char *at[3];
+    for (int p = 0; p < n_planes; p++) at[p] = w->planes[p] + a->first * w->row_bytes[p];
     for (uint32_t row = a->first; row < a->end; row += QUAD) {
         rows.first = row;
         rows.n = a->end - row < QUAD ? a->end - row : QUAD;
         /* Beyond the rows asked for nothing is fetched: they are another thread's, or no memory at
          * all. */
-        uint64_t next = a->end - row >= 2 * QUAD ? row + QUAD : row;
+        const bool more = a->end - row >= 2 * QUAD;
+        UNROLL
         for (int p = 0; p < n_planes; p++) {
-            rows.ahead[p] = w->planes[p] + next * w->row_bytes[p];
+            const size_t bytes = (size_t)w->row_bytes[p];
+            const unsigned char *of = at[p];
+            UNROLL
             for (uint32_t r = 0; r < QUAD; r++) {
-                uint64_t of = row + (r < rows.n ? r : rows.n - 1);
-                rows.row[p][r] = w->planes[p] + of * w->row_bytes[p];
+                rows.row[p][r] = of;
+                if (r + 1 < rows.n) of += bytes;
             }
+            rows.ahead[p] = at[p] + (more ? QUAD * bytes : 0);
+            if (a->end - row > QUAD) at[p] += QUAD * bytes;
         }
         quad_run(kind, &rows, style, n_tokens);
     }
