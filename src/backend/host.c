@@ -70,7 +70,8 @@ static void round_i8(const float *x, uint32_t n, float *y)
     }
     float inverse;
     float scale = host_i8_scale(largest, &inverse);
-    for (uint32_t i = 0; i < n; i++) y[i] = (inverse == 0.0F ? 0.0F : rintf(x[i] * inverse)) * scale;
+    for (uint32_t i = 0; i < n; i++)
+        y[i] = (inverse == 0.0F ? 0.0F : rintf(x[i] * inverse)) * scale;
 }
 
 void host_round_input(weft_act act, const tensor *w, bool turned, const float *x, uint32_t n,

@@ -103,6 +103,12 @@ static weft_act act_of(const char *name)
     return strcmp(name, "int8") == 0 ? WEFT_ACT_INT8 : WEFT_ACT_BF16;
 }
 
+const char *session_kv(const session_values *values)
+{
+    if (values->kv != NULL) return values->kv;
+    return act_of(values->act) == WEFT_ACT_F32 ? "f32" : "bf16";
+}
+
 weft_engine_options session_engine_options(const session_values *values)
 {
     weft_engine_options options = {

@@ -61,6 +61,9 @@ typedef struct session_plan {
 const char *session_drafter(const char *draft);
 
 /* What the options say, as the library takes it. */
+/* --kv, or what --act says. */
+const char *session_kv(const session_values *values);
+
 weft_engine_options session_engine_options(const session_values *values);
 
 /* Shows progress on a terminal. A failure to open the engine for what the options say is

@@ -1600,6 +1600,11 @@ class Eval(Case):
             self.assertEqual(run["loss"], result["against"]["loss"])
             self.assertGreater(result["runs"][2]["kl"], 0)
         self.assertIn("kv f32", self.fine("eval", "kl", model("draft"), "--text", self.text, "--against-kv", "f32"))
+        # Inputs of 8 bits make a difference to codes alone, and a small one.
+        words = ["--tokens", "60", "--act", "int8", "--against-act", "bf16"]
+        self.assertEqual(self.eval("kl", "draft", *words)["runs"][0]["kl"], 0)
+        apart = self.eval("kl", "window-mlx4", *words)["runs"][0]["kl"]
+        self.assertTrue(0 < apart < 0.02, apart)
 
     def test_threads_change_nothing(self):
         words = ["--tokens", "70", "--kv", "turbo-k8v4 q8_0", "--against-kv", "f16", "--context", "33"]

@@ -61,9 +61,9 @@ typedef enum token_op_kind { TOKEN_VALUE, TOKEN_PREPARE, TOKEN_ROPES } token_op_
 
 typedef struct token_op {
     token_op_kind kind;
-    graph_id id;          /* the value; of PREPARE the input it prepares */
+    graph_id id;            /* the value; of PREPARE the input it prepares */
     bool to_bf16, to_codes; /* of PREPARE: the forms that its readers want; neither: a copy */
-    uint32_t n_heads;       /* of PREPARE: each is an input of its own, its rows behind one another */
+    uint32_t n_heads; /* of PREPARE: each is an input of its own, its rows behind one another */
 } token_op;
 
 /* One linear layer of a phase. */
@@ -254,8 +254,7 @@ void cpu_guess_experts(const cpu_run *r, graph_id layer);
 
 /* Cleared memory of the plan, aligned to a cache line; NULL when refused. */
 void *cpu_plan_take(backend_plan *p, size_t count, size_t size);
-bool cpu_plan_input(const backend *b, backend_plan *p, cpu_input *in, size_t n,
-                    size_t codes_bytes);
+bool cpu_plan_input(const backend *b, backend_plan *p, cpu_input *in, size_t n, size_t codes_bytes);
 
 /* The recurrence of phase_i, for one thread. */
 void cpu_recur(const cpu_run *r, uint32_t phase_i, uint32_t thread_i);

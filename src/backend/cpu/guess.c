@@ -77,7 +77,8 @@ static bool take_buffers(const backend *b, backend_plan *p, uint32_t cols, uint3
     p->guess.list = cpu_plan_take(p, n_experts, sizeof(uint32_t));
     p->guess.listed = cpu_plan_take(p, n_experts, sizeof(bool));
     bool ok = p->guess.x && p->guess.scores && p->guess.route && p->guess.list && p->guess.listed;
-    return ok && cpu_plan_input(b, p, &p->guess.input, n, GUESS_TOKENS * kernel_codes_bytes_most(cols / KERNEL_BLOCK));
+    return ok && cpu_plan_input(b, p, &p->guess.input, n,
+                                GUESS_TOKENS * kernel_codes_bytes_most(cols / KERNEL_BLOCK));
 }
 
 bool cpu_plan_guesses(const backend *b, backend_plan *p, const uint32_t *phase_of)

@@ -435,10 +435,10 @@ static bool decode_constants(backend_plan *p, const graph *g)
 }
 
 typedef struct sizes {
-    bool rounds;   /* inputs are rounded, so all are prepared; else those of heads only */
-    size_t input;  /* numbers of the largest input that is prepared */
-    size_t codes;  /* bytes of the largest as codes */
-    size_t row;    /* floats of the decoded rows that the hungriest linear works with */
+    bool rounds;  /* inputs are rounded, so all are prepared; else those of heads only */
+    size_t input; /* numbers of the largest input that is prepared */
+    size_t codes; /* bytes of the largest as codes */
+    size_t row;   /* floats of the decoded rows that the hungriest linear works with */
     uint32_t k_dim, v_dim;
     uint32_t delta_dim; /* of keys of gated_delta */
     uint32_t conv;      /* columns of the widest */
@@ -577,8 +577,8 @@ static bool take_scratch(const backend *b, backend_plan *p, cpu_scratch *c, size
     size_t codes = kernel_codes_bytes_most(s.width / KERNEL_BLOCK);
     bool ok = c->row && c->q && c->rows && c->s && c->part && c->total && c->qk && c->bins;
     ok = ok && c->router.p && c->router.chooser && c->router.stays;
-    return ok && cpu_plan_input(b, p, &c->some, (size_t)EXPERT_TOKENS * s.width,
-                                EXPERT_TOKENS * codes);
+    return ok &&
+           cpu_plan_input(b, p, &c->some, (size_t)EXPERT_TOKENS * s.width, EXPERT_TOKENS * codes);
 }
 
 static bool take_buffers(backend *b, backend_plan *p, sizes s)

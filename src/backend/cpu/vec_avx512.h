@@ -447,8 +447,8 @@ INLINE vi v_words_of(const int a, const int b, const int c, const int d, const i
     const int pair = 0x10001;
     const int next = odd << 16;
     return _mm512_setr_epi32(pair * a + next, pair * a + next, pair * b + next, pair * b + next,
-                             pair * c + next, pair * c + next, pair * d + next, pair * d + next,
-                             0, 0, 0, 0, 0, 0, 0, 0);
+                             pair * c + next, pair * c + next, pair * d + next, pair * d + next, 0,
+                             0, 0, 0, 0, 0, 0, 0);
 }
 
 /* 16-bit numbers that stand skip bytes into four rows. */

@@ -552,7 +552,7 @@ INLINE void codes_to_float(const codes_kind kind, const tensor *w, uint64_t row,
 
 /* One row, columns first (a multiple of CHUNK) .. first + n - 1 (n a multiple of 32), to f32. */
 LOOP void codes_row(const tensor *w, codes_kind kind, uint64_t row, uint32_t first, uint32_t n,
-                      float *out)
+                    float *out)
 {
     const unsigned char *at = w->planes[0] + row * w->row_bytes[0];
     for (uint32_t col = first; col < first + n; col += CHUNK, out += CHUNK) {

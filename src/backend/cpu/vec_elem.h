@@ -51,7 +51,7 @@ LOOP void rms_norm(const float *x, const float *w, uint32_t n, float eps, float 
 
 /* Sums in double. The mean is taken off in two parts: what f32 holds of it, and the rest. */
 LOOP void layer_norm(const float *x, const float *w, const float *b, uint32_t n, float eps,
-                       float *y)
+                     float *y)
 {
     uint32_t whole = n / VL * VL;
     double mean = v_sum(x, n) / (double)n;

@@ -10,8 +10,10 @@
 
 #include "backend/cpu/vec_codes.h"
 
-/* Tokens that share unpacked codes. */
-enum { FEW_TOKENS = 4 };
+/* Tokens that share unpacked codes. Bytes of rows between those at work and those that are fetched,
+ * so that these have come when their turn does; and from those to a place that is touched early, a
+ * line here and there, so that its page is known when its rows are fetched all at once. */
+enum { FEW_TOKENS = 4, AHEAD_BYTES = 8192, PAGE_AHEAD_BYTES = 16384 };
 
 /* The parameters of four rows of a chunk, [block, row], where they are read a chunk at a time. */
 typedef struct quad_params {
@@ -30,7 +32,7 @@ typedef enum quad_style { QUAD_ANY, QUAD_BF16_64, QUAD_F16_64 } quad_style;
 typedef struct quad_rows {
     const kernel_linear *a;
     const unsigned char *row[3][QUAD]; /* of each plane; the last one again where there are fewer */
-    const unsigned char *ahead[3];     /* the rows that come after these */
+    size_t ahead[3]; /* from these rows to those that are fetched meanwhile, of each plane */
     uint32_t first, n;
     uint32_t n_blocks;
 } quad_rows;
@@ -231,7 +233,6 @@ INLINE size_t codes_step(const codes_kind kind)
 /* Where four rows and some tokens are. */
 typedef struct quad_place {
     const unsigned char *at[QUAD];
-    const unsigned char *ahead;
     const unsigned char *x[FEW_TOKENS];
 } quad_place;
 
@@ -302,7 +303,8 @@ INLINE void quad_prefetch_params(const codes_kind kind, const quad_rows *rows)
     if (kind > CODES_AFFINE8) return;
     for (int plane = 1; plane < 3; plane++) {
         const size_t bytes = (size_t)rows->a->w->row_bytes[plane] * QUAD;
-        for (size_t i = 0; i < bytes; i += LINE) v_prefetch_far(rows->ahead[plane] + i);
+        const unsigned char *from = rows->row[plane][0] + rows->ahead[plane];
+        for (size_t i = 0; i < bytes; i += LINE) v_prefetch_far(from + i);
     }
 }
 
@@ -356,20 +358,24 @@ INLINE void quad_chunk(const codes_kind kind, const quad_rows *rows, const quad_
     const uint32_t left = rows->n_blocks - block;
     const uint32_t n_blocks = left < CHUNK_BLOCKS ? left : CHUNK_BLOCKS;
     const size_t bytes = codes_chunk_bytes(kind);
-    const size_t fetch = bytes * QUAD * GROUP / CHUNK_BLOCKS;
+    const size_t fetch = bytes * GROUP / CHUNK_BLOCKS;
     quad_params p;
     _Alignas(64) unsigned char room[QUAD * MOST_CHUNK_BYTES];
     if (n_blocks % GROUP != 0 && !quad_reaches(kind, rows, place->at, n_blocks)) {
         quad_pad(kind, place->at, n_blocks, room);
     }
+    const size_t chunk = block / CHUNK_BLOCKS * (QUAD * bytes);
+    v_prefetch_far(rows->row[0][0] + rows->ahead[0] + PAGE_AHEAD_BYTES + chunk);
     quad_read_params(kind, rows, style, place->at, block, n_blocks, &p);
     for (uint32_t b = 0; b < n_blocks; b += GROUP) {
+        const size_t ahead = rows->ahead[0] + (codes_step(kind) == 0 ? b / GROUP * fetch : 0);
         UNROLL
-        for (size_t i = 0; i < fetch; i += LINE) v_prefetch_far(place->ahead + i);
-        quad_scales q =
-            quad_scales_at(kind, rows, style, place->at, block, b, n_blocks - b, &p);
+        for (int r = 0; r < QUAD; r++) {
+            UNROLL
+            for (size_t i = 0; i < fetch; i += LINE) v_prefetch_far(place->at[r] + ahead + i);
+        }
+        quad_scales q = quad_scales_at(kind, rows, style, place->at, block, b, n_blocks - b, &p);
         quad_group(kind, place, b, &q, FORM_PAIRS && style != QUAD_ANY, n_tokens, sums);
-        place->ahead = v_kept(place->ahead + fetch);
         UNROLL
         for (int r = 0; r < QUAD; r++) place->at[r] = v_kept(place->at[r] + codes_step(kind));
         UNROLL
@@ -385,7 +391,7 @@ INLINE void quad_run(const codes_kind kind, const quad_rows *rows, const quad_st
                      const uint32_t n_tokens)
 {
     const size_t stride = kernel_codes_bytes(rows->n_blocks, FORM);
-    quad_place place = {.ahead = rows->ahead[0]};
+    quad_place place;
     quad_sums sums;
     UNROLL
     for (int r = 0; r < QUAD; r++) place.at[r] = rows->row[0][r];
@@ -408,14 +414,16 @@ INLINE void codes_few_rows(const codes_kind kind, const kernel_linear *a, const 
     const tensor *w = a->w;
     const int n_planes = kind <= CODES_AFFINE8 ? 3 : 1;
     quad_rows rows = {.a = a, .n_blocks = (uint32_t)(w->n_cols / KERNEL_BLOCK)};
+    /* Rows from those at work to those fetched: the ones behind the rows asked for are most likely
+     * the same thread's next. */
+    const size_t four = (size_t)w->row_bytes[0] * QUAD;
+    const uint64_t far = (AHEAD_BYTES + four - 1) / four * QUAD;
     const unsigned char *at[3];
     for (int p = 0; p < n_planes; p++) at[p] = w->planes[p] + a->first * w->row_bytes[p];
     for (uint32_t row = a->first; row < a->end; row += QUAD) {
         rows.first = row;
         rows.n = a->end - row < QUAD ? a->end - row : QUAD;
-        /* Beyond the rows asked for nothing is fetched: they are another thread's, or no memory at
-         * all. */
-        const bool more = a->end - row >= 2 * QUAD;
+        const bool more = w->n_rows - row >= far + QUAD;
         UNROLL
         for (int p = 0; p < n_planes; p++) {
             const size_t bytes = (size_t)w->row_bytes[p];
@@ -425,7 +433,7 @@ INLINE void codes_few_rows(const codes_kind kind, const kernel_linear *a, const 
                 rows.row[p][r] = of;
                 if (r + 1 < rows.n) of += bytes;
             }
-            rows.ahead[p] = at[p] + (more ? QUAD * bytes : 0);
+            rows.ahead[p] = more ? far * bytes : 0;
             if (a->end - row > QUAD) at[p] += QUAD * bytes;
         }
         quad_run(kind, &rows, style, n_tokens);

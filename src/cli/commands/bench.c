@@ -405,7 +405,7 @@ static weft_status open_engine(bench *b, weft_error *err)
     if (need > b->s.info.context)
         return err_set(err, WEFT_LIMIT, "this needs %llu positions, the model's context holds %u",
                        (unsigned long long)need, b->s.info.context);
-    const char *kv = v->session.kv != NULL ? v->session.kv : v->session.act;
+    const char *kv = session_kv(&v->session);
     b->kv = (weft_kv_info){.struct_size = sizeof b->kv};
     weft_status status = weft_model_kv(b->s.model, kv, &b->kv, err);
     if (status != WEFT_OK) return status;

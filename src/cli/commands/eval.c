@@ -18,7 +18,7 @@ enum { SIDES_MOST = 32, CONTEXT_DEFAULT = 1024 };
 
 typedef struct eval_values {
     session_values session;
-    const char *verb, *text, *against, *against_kv;
+    const char *verb, *text, *against, *against_kv, *against_act;
     uint32_t context, stride, n_tokens;
     bool json;
 } eval_values;
@@ -31,6 +31,9 @@ static const option_row OPTIONS[] = {
      "kl: the model to compare with (default: the same)", 0, 0, NULL},
     {"against-kv", OPTION_TEXT, AT(against_kv), "SPEC",
      "kl: keys and values of what is compared with (default: as --act)", 0, 0, NULL},
+    {"against-act", OPTION_CHOICE, AT(against_act), "TYPE",
+     "kl: what inputs are rounded to in what is compared with (default: as --act)", 0, 0,
+     "bf16|f32|int8"},
     {"context", OPTION_COUNT, AT(context), "N",
      "most tokens of a window (default: 1024, or the model's if that is less)", 2, 1 << 30, NULL},
     {"stride", OPTION_COUNT, AT(stride), "N",
@@ -151,9 +154,10 @@ static weft_status choose_windows(eval *x, weft_error *err)
     return WEFT_OK;
 }
 
-static weft_status open_side(eval *x, const session *s, side *to, const char *kv, weft_error *err)
+static weft_status open_side(eval *x, const session *s, const session_values *values, side *to,
+                             const char *kv, weft_error *err)
 {
-    weft_status status = reader_open(&to->reader, s, &x->v->session, kv, x->context, err);
+    weft_status status = reader_open(&to->reader, s, values, kv, x->context, err);
     if (status != WEFT_OK && kv != NULL && err->status != WEFT_NOMEM)
         err_context(err, "kv '%s': ", kv);
     return status;
@@ -162,7 +166,7 @@ static weft_status open_side(eval *x, const session *s, side *to, const char *kv
 /* --kv has one spec, or several with blanks between them. */
 static weft_status open_sides(eval *x, weft_error *err)
 {
-    const char *specs = x->v->session.kv != NULL ? x->v->session.kv : x->v->session.act;
+    const char *specs = session_kv(&x->v->session);
     strbuf spec;
     strbuf_init(&spec, mem_system(), 0);
     weft_status status = WEFT_OK;
@@ -177,7 +181,7 @@ static weft_status open_sides(eval *x, weft_error *err)
             status = err_set(err, WEFT_LIMIT, "--kv has more than %d specs", SIDES_MOST);
         } else {
             side *to = &x->sides[x->n_sides++];
-            status = open_side(x, &x->s, to, strbuf_text(&spec), err);
+            status = open_side(x, &x->s, &x->v->session, to, strbuf_text(&spec), err);
         }
         specs += n;
     }
@@ -200,8 +204,10 @@ static weft_status open_against(eval *x, weft_error *err)
 {
     const eval_values *v = x->v;
     const session *s = v->against != NULL ? &x->other : &x->s;
-    weft_status status =
-        open_side(x, s, &x->against, v->against_kv != NULL ? v->against_kv : v->session.act, err);
+    session_values values = v->session;
+    values.kv = v->against_kv;
+    if (v->against_act != NULL) values.act = v->against_act;
+    weft_status status = open_side(x, s, &values, &x->against, session_kv(&values), err);
     if (status != WEFT_OK) return status;
     x->weights = mem_alloc(mem_system(), weights_bytes(x));
     x->rows = mem_alloc(mem_system(), rows_bytes(x));
@@ -447,12 +453,13 @@ static weft_status print_json(eval *x, const char *path, weft_error *err)
 
 static weft_status check_usage(const eval_values *v, weft_error *err)
 {
-    bool compared = v->against != NULL || v->against_kv != NULL;
+    bool compared = v->against != NULL || v->against_kv != NULL || v->against_act != NULL;
     if (v->text == NULL) return err_set(err, WEFT_ARGUMENT, "--text is missing");
     if (strcmp(v->verb, "kl") == 0 && !compared)
-        return err_set(err, WEFT_ARGUMENT, "kl needs --against, --against-kv or both");
+        return err_set(err, WEFT_ARGUMENT, "kl needs --against, --against-kv or --against-act");
     if (strcmp(v->verb, "ppl") == 0 && compared)
-        return err_set(err, WEFT_ARGUMENT, "--against and --against-kv belong to kl");
+        return err_set(err, WEFT_ARGUMENT,
+                       "--against, --against-kv and --against-act belong to kl");
     return WEFT_OK;
 }
 
@@ -494,7 +501,8 @@ const command COMMAND_eval = {
         "tokens in it are recognised. A token is scored where something stands before it in its\n"
         "window, once. ppl prints the perplexity; kl also the Kullback-Leibler divergence, in "
         "nats\n"
-        "a token, from the probabilities of another run (--against, --against-kv, or both) to "
+        "a token, from the probabilities of another run (--against, --against-kv, --against-act) "
+        "to "
         "those\n"
         "of this one: its mean, 99.9% quantile and maximum, and how often both hold the same "
         "token\n"

@@ -186,7 +186,7 @@ static weft_status compute(fit *x, weft_error *err)
     }
     x->context = context;
     weft_status status = measure(x, err);
-    const char *asked = x->v->session.kv != NULL ? x->v->session.kv : x->v->session.act;
+    const char *asked = session_kv(&x->v->session);
     if (status == WEFT_OK) status = add_need(x, asked, err);
     for (uint32_t i = 0; i < CODECS_USUAL && status == WEFT_OK; i++) {
         weft_error why = {WEFT_OK, ""};

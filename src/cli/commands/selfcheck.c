@@ -64,7 +64,7 @@ static weft_status choose_codecs(selfcheck *x, weft_error *err)
         return err_set(err, WEFT_ARGUMENT, "only one of --codecs and --kv can be there");
     if (v->session.kv != NULL) return add_codec(x, v->session.kv, err);
     if (v->codecs == NULL) {
-        weft_status status = add_codec(x, v->session.act, err);
+        weft_status status = add_codec(x, session_kv(&v->session), err);
         for (size_t i = 0; i < COUNT_OF(USUAL) && status == WEFT_OK; i++)
             status = add_codec(x, USUAL[i], err);
         return status;
