@@ -43,8 +43,8 @@ static void add_block_errors(const double *x, double *e, uint32_t n)
     }
 }
 
-/* n <= HOST_I8_COLUMNS columns that share a scale: the nearest multiples of it, and how far those of
- * numbers and scales at the ends of their intervals are away. */
+/* n <= HOST_I8_COLUMNS columns that share a scale: the nearest multiples of it, and how far those
+ * of numbers and scales at the ends of their intervals are away. */
 static void round_i8(double *x, double *e, uint32_t n)
 {
     double largest = 0.0;

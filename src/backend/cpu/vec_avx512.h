@@ -529,8 +529,8 @@ INLINE void v_groups_of_4(const unsigned char *const row[4], size_t skip, const 
     vf_store(out + VL, v_groups_of_words(_mm_castps_si128(second), f16));
 }
 
-/* The last of the 16-bit numbers, which stands skip > 0 bytes into the rows, in lanes r and 4 + r; 0
- * in the others. */
+/* The last of the 16-bit numbers, which stands skip > 0 bytes into the rows, in lanes r and 4 + r;
+ * 0 in the others. */
 INLINE vf v_group_of_last(const unsigned char *const row[4], size_t skip, const bool f16)
 {
     vf both = v_groups_of_2(row, skip - 2, f16);

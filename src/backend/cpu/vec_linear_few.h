@@ -308,8 +308,8 @@ INLINE void quad_prefetch_params(const codes_kind kind, const quad_rows *rows)
     }
 }
 
-/* Whether the groups of a chunk of n_blocks blocks can be read whole: behind a row the next one lies,
- * but behind the last ones nothing does. */
+/* Whether the groups of a chunk of n_blocks blocks can be read whole: behind a row the next one
+ * lies, but behind the last ones nothing does. */
 INLINE bool quad_reaches(const codes_kind kind, const quad_rows *rows,
                          const unsigned char *const at[QUAD], uint32_t n_blocks)
 {

@@ -1,5 +1,6 @@
-/* vec_prepare.h - prepare_i16 and prepare_i8: the input of a linear layer as the integers of cpu_kernels.h, in the
- * form of vec_form_words.h or vec_form_bytes.h, one of which is included first. */
+/* vec_prepare.h - prepare_i16 and prepare_i8: the input of a linear layer as the integers of
+ * cpu_kernels.h, in the form of vec_form_words.h or vec_form_bytes.h, one of which is included
+ * first. */
 #ifndef BACKEND_CPU_VEC_PREPARE_H
 #define BACKEND_CPU_VEC_PREPARE_H
 
