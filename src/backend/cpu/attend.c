@@ -355,7 +355,12 @@ static void merge(const tile *t, partial total, partial part, bool first)
         float max = isnan(a[dim]) || a[dim] > b[dim] ? a[dim] : b[dim];
         float scale_a = expf(a[dim] - max);
         float scale_b = expf(b[dim] - max);
-        for (uint32_t d = 0; d < dim; d++) a[d] = a[d] * scale_a + b[d] * scale_b;
+        uint32_t d = 0;
+        /* So many that the compiler makes vectors of them. */
+        for (; dim - d >= 8; d += 8) {
+            for (uint32_t i = d; i < d + 8; i++) a[i] = a[i] * scale_a + b[i] * scale_b;
+        }
+        for (; d < dim; d++) a[d] = a[d] * scale_a + b[d] * scale_b;
         a[dim + 1] = a[dim + 1] * scale_a + b[dim + 1] * scale_b;
         a[dim] = max;
     }

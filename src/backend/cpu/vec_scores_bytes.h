@@ -25,7 +25,7 @@ typedef struct byte_params {
     vf scale[KV_PACKED_MOST / 32], other[KV_PACKED_MOST / 32];
 } byte_params;
 
-enum { BYTE_QUERIES = 8 };
+enum { BYTE_QUERIES = 4 };
 
 /* n lines from line i on of those that are to be fetched while VL keys are at work. */
 INLINE void byte_fetch(const byte_keys *k, size_t i, const uint32_t n)
@@ -100,44 +100,49 @@ INLINE vi byte_word(const unsigned char *at)
     return vi_set1(word);
 }
 
-/* Sums of the high and the low bytes: few queries have several, which do not wait for one
- * another. */
+/* Sums of the high and the low bytes, for queries and sets of VL keys. */
 typedef struct byte_sums {
-    vi high[BYTE_QUERIES][4], low[BYTE_QUERIES][4];
+    vi high[BYTE_QUERIES][2], low[BYTE_QUERIES][2];
 } byte_sums;
 
-/* 16 bytes of the codes of VL keys from byte i of a row on, for n_q queries. */
+/* 16 bytes of the codes of n_sets times VL keys from byte i of a row on, for n_q queries. */
 INLINE void byte_chunk(const byte_keys *k, const bool four, const bool tk, const float *q,
-                       uint32_t i, const uint32_t n_q, byte_sums *sums)
+                       uint32_t i, const uint32_t n_q, const uint32_t n_sets, byte_sums *sums)
 {
-    const uint32_t n_sums = n_q == 1 ? 4 : n_q == 2 ? 2 : 1;
     const uint32_t dim = k->a->dim;
-    vi words[4];
-    v_turn_words(k->at + i, k->row_bytes, words);
+    vi words[2][4];
+    v_turn_words(k->at + i, k->row_bytes, words[0]);
+    if (n_sets > 1) v_turn_words(k->at + VL * k->row_bytes + i, k->row_bytes, words[1]);
     UNROLL
     for (size_t w = 0; w < 4; w++) {
-        const size_t s = w % n_sums;
-        vi codes = words[w];
-        vi odd = codes;
-        if (tk) codes = vi_xor(codes, vi_set1((int32_t)0x80808080));
-        if (four) {
-            odd = vi_and(vi_srl(codes, 4), vi_set1(0x0f0f0f0f));
-            codes = vi_and(codes, vi_set1(0x0f0f0f0f));
+        vi codes[2];
+        vi odd[2];
+        UNROLL
+        for (uint32_t n = 0; n < n_sets; n++) {
+            codes[n] = odd[n] = words[n][w];
+            if (tk) codes[n] = vi_xor(codes[n], vi_set1((int32_t)0x80808080));
+            if (!four) continue;
+            odd[n] = vi_and(vi_srl(codes[n], 4), vi_set1(0x0f0f0f0f));
+            codes[n] = vi_and(codes[n], vi_set1(0x0f0f0f0f));
         }
         UNROLL
         for (uint32_t r = 0; r < n_q; r++) {
             const unsigned char *high = (const unsigned char *)(q + r * k->a->q_stride) + i + 4 * w;
             const unsigned char *low = high + dim;
-            vi h = sums->high[r][s];
-            vi l = sums->low[r][s];
-            h = _mm512_dpbusd_epi32(h, codes, byte_word(high));
-            l = _mm512_dpbusd_epi32(l, codes, byte_word(low));
-            if (four) {
-                h = _mm512_dpbusd_epi32(h, odd, byte_word(high + dim / 2));
-                l = _mm512_dpbusd_epi32(l, odd, byte_word(low + dim / 2));
+            vi word[2] = {byte_word(high), byte_word(low)};
+            UNROLL
+            for (uint32_t n = 0; n < n_sets; n++) {
+                sums->high[r][n] = _mm512_dpbusd_epi32(sums->high[r][n], codes[n], word[0]);
+                sums->low[r][n] = _mm512_dpbusd_epi32(sums->low[r][n], codes[n], word[1]);
             }
-            sums->high[r][s] = h;
-            sums->low[r][s] = l;
+            if (!four) continue;
+            word[0] = byte_word(high + dim / 2);
+            word[1] = byte_word(low + dim / 2);
+            UNROLL
+            for (uint32_t n = 0; n < n_sets; n++) {
+                sums->high[r][n] = _mm512_dpbusd_epi32(sums->high[r][n], odd[n], word[0]);
+                sums->low[r][n] = _mm512_dpbusd_epi32(sums->low[r][n], odd[n], word[1]);
+            }
         }
     }
 }
@@ -152,44 +157,43 @@ INLINE vf byte_add(const byte_params *p, const kernel_query_group *of, uint32_t 
     return vf_fma(p->other[g], vf_set1(of[g].sum), score);
 }
 
-/* VL keys and n_q queries from i on; n_chunks: of a group. */
+/* n_sets times VL keys and n_q queries from i on. */
 INLINE void byte_tile(const byte_keys *k, const bool four, const bool tk, const byte_params *p,
-                      uint32_t i, float *s, const uint32_t n_q)
+                      uint32_t i, float *s, const uint32_t n_q, const uint32_t n_sets)
 {
     const kernel_scores *a = k->a;
     const uint32_t n_chunks = k->group * (four ? 4 : 8) / 128;
     const float *q = a->q + i * a->q_stride;
-    const uint32_t n_sums = n_q == 1 ? 4 : n_q == 2 ? 2 : 1;
-    vf score[BYTE_QUERIES];
+    vf score[BYTE_QUERIES][2];
     UNROLL
-    for (uint32_t r = 0; r < n_q; r++) score[r] = vf_zero();
+    for (uint32_t r = 0; r < n_q; r++) score[r][0] = score[r][1] = vf_zero();
     for (uint32_t g = 0; g < k->n_groups; g++) {
         byte_sums sums;
         UNROLL
         for (uint32_t r = 0; r < n_q; r++) {
             UNROLL
-            for (uint32_t n = 0; n < n_sums; n++) sums.high[r][n] = sums.low[r][n] = vi_zero();
+            for (uint32_t n = 0; n < n_sets; n++) sums.high[r][n] = sums.low[r][n] = vi_zero();
         }
         for (uint32_t c = 0; c < n_chunks; c++) {
-            if (i == 0) byte_fetch(k, 4 * (g * n_chunks + c), 4);
-            byte_chunk(k, four, tk, q, 16 * (g * n_chunks + c), n_q, &sums);
+            if (i == 0) byte_fetch(k, 4 * n_sets * (g * n_chunks + c), 4 * n_sets);
+            byte_chunk(k, four, tk, q, 16 * (g * n_chunks + c), n_q, n_sets, &sums);
         }
         UNROLL
         for (uint32_t r = 0; r < n_q; r++) {
-            vi high = sums.high[r][0];
-            vi low = sums.low[r][0];
+            const kernel_query_group *of = kernel_query_groups(q + r * a->q_stride, a->dim);
             UNROLL
-            for (uint32_t n = 1; n < n_sums; n++) {
-                high = vi_add(high, sums.high[r][n]);
-                low = vi_add(low, sums.low[r][n]);
+            for (uint32_t n = 0; n < n_sets; n++) {
+                vi sum = vi_add(vi_sll(sums.high[r][n], 8), sums.low[r][n]);
+                score[r][n] = byte_add(&p[n], of, g, tk, sum, score[r][n]);
             }
-            score[r] = byte_add(p, kernel_query_groups(q + r * a->q_stride, a->dim), g, tk,
-                                vi_add(vi_sll(high, 8), low), score[r]);
         }
     }
     UNROLL
     for (uint32_t r = 0; r < n_q; r++) {
-        vf_store(s + (i + r) * a->s_stride, vf_mul(score[r], vf_set1(a->scale)));
+        UNROLL
+        for (size_t n = 0; n < n_sets; n++) {
+            vf_store(s + (i + r) * a->s_stride + n * VL, vf_mul(score[r][n], vf_set1(a->scale)));
+        }
     }
 }
 
@@ -322,30 +326,45 @@ static float byte_score(const byte_keys *k, const bool four, const bool tk, cons
     return score * k->a->scale;
 }
 
+/* Lines that hold no codes are fetched with the parameters. */
+INLINE void byte_begin(byte_keys *k, const bool tk, byte_params *p, const uint32_t n_sets)
+{
+    const size_t n_rows = (size_t)n_sets * VL;
+    k->fetch = fetch_step(k->a->ahead, k->at, FETCH_AHEAD);
+    for (size_t l = k->codes_bytes * n_rows / LINE; l * LINE < k->row_bytes * n_rows; l++) {
+        byte_fetch(k, l, 1);
+    }
+    for (uint32_t n = 0; n < n_sets; n++) {
+        byte_keys set = *k;
+        set.at += n * VL * k->row_bytes;
+        byte_params_of(&set, tk, &p[n]);
+    }
+}
+
+/* of_unit: groups of 64 bytes of codes, or 0 where a group is two such. */
 INLINE void byte_scores(byte_keys k, const bool four, const bool tk, const uint32_t of_unit)
 {
     const kernel_scores *a = k.a;
-    const bool rows = k.codes_bytes % (of_unit == 0 ? 128 : 64) == 0;
+    const bool rows = a->n_q <= 2 && k.codes_bytes % (of_unit == 0 ? 128 : 64) == 0;
+    byte_params p[2];
     uint32_t j = 0;
-    for (; a->n_keys - j >= VL; j += VL, k.at += VL * k.row_bytes) {
-        byte_params p;
+    for (; a->n_q >= 4 && a->n_keys - j >= 2 * VL; j += 2 * VL, k.at += 2 * VL * k.row_bytes) {
         float *s = a->s + j;
         uint32_t i = 0;
-        k.fetch = fetch_step(a->ahead, k.at, FETCH_AHEAD);
-        byte_params_of(&k, tk, &p);
-        for (size_t l = k.codes_bytes * VL / LINE; l * LINE < k.row_bytes * VL; l++) {
-            byte_fetch(&k, l, 1);
+        byte_begin(&k, tk, p, 2);
+        for (; a->n_q - i >= 4; i += 4) byte_tile(&k, four, tk, p, i, s, 4, 2);
+        for (; i < a->n_q; i++) byte_tile(&k, four, tk, p, i, s, 1, 2);
+    }
+    for (; a->n_keys - j >= VL; j += VL, k.at += VL * k.row_bytes) {
+        float *s = a->s + j;
+        uint32_t i = 0;
+        byte_begin(&k, tk, p, 1);
+        for (; rows && i < a->n_q; i++) {
+            vf score = byte_row_scores(&k, four, tk, of_unit, p, a->q + i * a->q_stride);
+            vf_store(s + i * a->s_stride, score);
         }
-        if (rows && a->n_q <= 2) {
-            for (; i < a->n_q; i++) {
-                vf score = byte_row_scores(&k, four, tk, of_unit, &p, a->q + i * a->q_stride);
-                vf_store(s + i * a->s_stride, score);
-            }
-        }
-        for (; a->n_q - i >= 8; i += 8) byte_tile(&k, four, tk, &p, i, s, 8);
-        for (; a->n_q - i >= 4; i += 4) byte_tile(&k, four, tk, &p, i, s, 4);
-        for (; a->n_q - i >= 2; i += 2) byte_tile(&k, four, tk, &p, i, s, 2);
-        if (i < a->n_q) byte_tile(&k, four, tk, &p, i, s, 1);
+        for (; a->n_q - i >= 4; i += 4) byte_tile(&k, four, tk, p, i, s, 4, 1);
+        for (; i < a->n_q; i++) byte_tile(&k, four, tk, p, i, s, 1, 1);
     }
     for (; j < a->n_keys; j++, k.at += k.row_bytes) {
         for (uint32_t i = 0; i < a->n_q; i++) {
