@@ -5,9 +5,9 @@
  * key heads, GB/s of keys and values, their share of the plain read, multiply-adds a second and
  * their share of what the processor can do. Then nanoseconds a position and key head when all pages
  * are one, which a cache holds: what is left of the time without memory. Then decode time by
- * context, which must be a line. Layers lie behind one another in memory that no cache holds, so nothing is read twice from one.
- * The plain read (the fastest of its loops) runs in turn with the attention; all numbers are the
- * best of several runs.
+ * context, which must be a line. Layers lie behind one another in memory that no cache holds, so
+ * nothing is read twice from one. The plain read (the fastest of its loops) runs in turn with the
+ * attention; all numbers are the best of several runs.
  *
  * Usage: bench_attend [isa [runs [MB [codec]]]] */
 #include <immintrin.h>

@@ -229,8 +229,8 @@ bool cpu_is_decoded(const kv_codec *codec, const kv_geometry *g, uint32_t n_q, u
 /* Positions from first on, up to end, that lie in one page; few, if they are decoded. */
 cpu_span cpu_run_of_keys(const kv_geometry *g, bool decoded, uint32_t first, uint32_t end);
 
-/* Scores of a's queries, as cpu_put_queries left them, with the n_keys rows of one page that a.k points to. rows: [KERNEL_ROWS,
- * k_dim], scratch; dim and packed of a are filled here. */
+/* Scores of a's queries, as cpu_put_queries left them, with the n_keys rows of one page that a.k
+ * points to. rows: [KERNEL_ROWS, k_dim], scratch; dim and packed of a are filled here. */
 void cpu_score_keys(const backend *b, const cpu_keys *keys, const kv_geometry *g, float *rows,
                     kernel_scores a);
 
