@@ -3,10 +3,11 @@
  *
  * For each codec, context and number of queries to a key head: microseconds for a layer of HEADS
  * key heads, GB/s of keys and values, their share of the plain read, multiply-adds a second and
- * their share of what the processor can do. Then decode time by context, which must be a line.
- * Layers lie behind one another in memory that no cache holds, so nothing is read twice from one.
- * The plain read (the fastest of its loops) runs in turn with the attention; all numbers are the
- * best of several runs.
+ * their share of what the processor can do. Then nanoseconds a position and key head when all pages
+ * are one, which a cache holds: what is left of the time without memory. Then decode time by
+ * context, which must be a line. Layers lie behind one another in memory that no cache holds, so
+ * nothing is read twice from one. The plain read (the fastest of its loops) runs in turn with the
+ * attention; all numbers are the best of several runs.
  *
  * Usage: bench_attend [isa [runs [MB [codec]]]] */
 #include <immintrin.h>
@@ -109,6 +110,7 @@ typedef struct world {
     graph_value values[16 + 8 * MOST_LAYERS];
     tensor tensors[2];
     uint32_t context, n_layers, group;
+    bool from_cache; /* all pages are one */
     size_t layer_bytes;
     unsigned char *pages[MOST_LAYERS * MOST_PAGES];
     kv_view views[MOST_LAYERS];
@@ -160,35 +162,46 @@ static void build(world *w, float *weights)
     graph_finish(g, graph_linear(g, graph_take(g, y), graph_weight(g, 1), 0));
 }
 
-static world *world_new(const char *isa, const char *codec, uint32_t context, uint32_t group,
-                        unsigned char *memory, size_t size, float *weights)
+/* What a world is made of; size 0: from a cache. */
+typedef struct world_of {
+    const char *isa, *codec;
+    uint32_t context, group;
+    unsigned char *memory;
+    size_t size;
+    float *weights;
+} world_of;
+
+static world *world_new(const world_of *of)
 {
+    const uint32_t context = of->context;
+    unsigned char *memory = of->memory;
     weft_error err = {0};
     world *w = take(sizeof *w);
     memset(w, 0, sizeof *w);
     need(backend_find("cpu", &w->api, &err), &err);
-    backend_config config = {.env = {.allocator = mem_system(), .io = io_system()}, .isa = isa};
+    backend_config config = {.env = {.allocator = mem_system(), .io = io_system()}, .isa = of->isa};
     config.act = WEFT_ACT_F32;
     config.n_threads = 1;
     need(w->api->open(&config, &w->b, &err), &err);
     arena_init(&w->arena, mem_system(), 0);
     kv_spec spec;
-    need(kv_spec_parse(codec, "bf16", &spec, &err), &err);
+    need(kv_spec_parse(of->codec, "bf16", &spec, &err), &err);
     kv_layer layer = {.layout = KV_LAYOUT_FULL, .n_heads = HEADS, .k_dim = DIM, .v_dim = DIM};
     kv_bounds bounds = {.context = context, .most_append = 1, .page_tokens = PAGE};
     need(kv_config_init(&w->kv, &w->arena, &layer, 1, &spec, &bounds, &err), &err);
     const kv_geometry *g = &w->kv.geometries[0];
     uint32_t n_pages = context / PAGE;
     w->context = context;
-    w->group = group;
+    w->group = of->group;
+    w->from_cache = of->size == 0;
     w->layer_bytes = n_pages * g->page_bytes;
-    size_t n_layers = size / w->layer_bytes;
+    size_t n_layers = of->size / w->layer_bytes;
     w->n_layers = n_layers > MOST_LAYERS ? MOST_LAYERS : n_layers == 0 ? 1 : (uint32_t)n_layers;
     for (size_t i = 0; i < (size_t)w->n_layers * n_pages; i++) {
-        w->pages[i] = memory + i * g->page_bytes;
+        w->pages[i] = w->from_cache ? memory : memory + i * g->page_bytes;
         if (i == 0) {
             fill(w, memory);
-        } else {
+        } else if (!w->from_cache) {
             memcpy(w->pages[i], memory, g->page_bytes);
         }
     }
@@ -197,7 +210,7 @@ static world *world_new(const char *isa, const char *codec, uint32_t context, ui
         w->views[i].n_slots = n_pages;
         w->views[i].len = context - 1;
     }
-    build(w, weights);
+    build(w, of->weights);
     need(graph_status(&w->g, &err), &err);
     backend_limits limits = {.n_tokens = 1, .n_rows = 1, .n_outputs = 1, .context = context};
     need(w->api->plan(w->b, &w->g, &limits, &w->plan, &err), &err);
@@ -257,7 +270,7 @@ static result measure(world *w, uint32_t runs, const unsigned char *memory)
         attend_all(w, &r);
         double took = now() - start;
         if (took < best.seconds) best.seconds = took;
-        for (uint32_t loop = 0; loop < KERNEL_READS; loop++) {
+        for (uint32_t loop = 0; loop < KERNEL_READS && !w->from_cache; loop++) {
             start = now();
             volatile uint64_t sink = w->b->kernels.read(memory, block, loop);
             (void)sink;
@@ -268,58 +281,86 @@ static result measure(world *w, uint32_t runs, const unsigned char *memory)
     return best;
 }
 
+static const char *const CODECS[] = {"bf16", "affine8g64", "affine4g64", "turbo-k8v4"};
+static const uint32_t GROUPS[] = {1, 4, 8};
+enum { N_CODECS = 4, N_GROUPS = 3 };
+
+static result measure_one(const world_of *of, uint32_t runs)
+{
+    world *w = world_new(of);
+    result r = measure(w, runs, of->memory);
+    world_free(w);
+    return r;
+}
+
+static void print_speeds(world_of of, uint32_t runs, double rate)
+{
+    static const uint32_t CONTEXTS[] = {16384, 65536};
+    for (size_t i = 0; i < 2 * N_GROUPS; i++) {
+        of.context = CONTEXTS[i / N_GROUPS];
+        of.group = GROUPS[i % N_GROUPS];
+        result r = measure_one(&of, runs);
+        double speed = (double)r.live_bytes / r.seconds;
+        double macs = r.macs / r.seconds * 1e-9;
+        printf("| %s | %u | %u | %.0f | %.1f | %.0f %% of %.1f | %.1f | %.0f %% |\n", of.codec,
+               of.context, of.group, r.seconds / r.n_layers * 1e6, speed * 1e-9,
+               100 * speed / r.read, r.read * 1e-9, macs, 100 * macs / rate);
+        fflush(stdout);
+    }
+}
+
+/* Nanoseconds a position and key head: by queries from a cache, or by context with 4 queries. */
+static void print_line(world_of of, uint32_t runs, bool from_cache)
+{
+    static const uint32_t LINE_OF[] = {1024, 4096, 16384, 65536};
+    printf("| %s", of.codec);
+    for (size_t i = 0; i < (from_cache ? N_GROUPS : 4); i++) {
+        of.context = from_cache ? 16384 : LINE_OF[i];
+        of.group = from_cache ? GROUPS[i] : 4;
+        if (from_cache) of.size = 0;
+        result r = measure_one(&of, runs);
+        printf(" | %.2f", r.seconds / r.n_layers / of.context / HEADS * 1e9);
+        fflush(stdout);
+    }
+    printf(" |\n");
+}
+
 int main(int argc, char **argv)
 {
-    static const char *const CODECS[] = {"bf16", "affine8g64", "affine4g64", "turbo-k8v4"};
-    static const uint32_t GROUPS[] = {1, 4, 8};
-    static const uint32_t CONTEXTS[] = {16384, 65536};
-    static const uint32_t LINE_OF[] = {1024, 4096, 16384, 65536};
-    const char *isa = argc > 1 && strcmp(argv[1], "best") != 0 ? argv[1] : NULL;
     uint32_t runs = argc > 2 ? (uint32_t)strtoul(argv[2], NULL, 10) : 7;
-    size_t size = (size_t)(argc > 3 ? strtoul(argv[3], NULL, 10) : 300) << 20;
+    const char *only = argc > 4 ? argv[4] : "";
+    world_of of = {.isa = argc > 1 && strcmp(argv[1], "best") != 0 ? argv[1] : NULL};
+    of.size = (size_t)(argc > 3 ? strtoul(argv[3], NULL, 10) : 300) << 20;
     cpu_kernels k;
     weft_error err = {0};
-    need(cpu_kernels_select(isa, &k, &err), &err);
-    unsigned char *memory = take(size < (size_t)300 << 20 ? (size_t)300 << 20 : size);
-    memset(memory, 0, size < (size_t)300 << 20 ? (size_t)300 << 20 : size);
-    float *weights = take((size_t)2 * HEADS * MOST_QUERIES * DIM * sizeof(float));
-    for (int i = 0; i < 2 * HEADS * MOST_QUERIES * DIM; i++) weights[i] = number();
+    need(cpu_kernels_select(of.isa, &k, &err), &err);
+    size_t taken = of.size < (size_t)300 << 20 ? (size_t)300 << 20 : of.size;
+    of.memory = take(taken);
+    memset(of.memory, 0, taken);
+    of.weights = take((size_t)2 * HEADS * MOST_QUERIES * DIM * sizeof(float));
+    for (int i = 0; i < 2 * HEADS * MOST_QUERIES * DIM; i++) of.weights[i] = number();
     double rate = fma_rate(k.isa);
     printf("%s, one thread, %d key heads of %d, pages of %d; %.1f G multiply-adds a second\n\n"
            "| codec | context | queries | us a layer | GB/s | of a plain read | G/s | of all |\n"
            "| --- | --- | --- | --- | --- | --- | --- | --- |\n",
            k.isa, HEADS, DIM, PAGE, rate);
-    for (size_t c = 0; c < sizeof CODECS / sizeof CODECS[0]; c++) {
-        if (argc > 4 && strcmp(argv[4], CODECS[c]) != 0) continue;
-        for (size_t i = 0; i < sizeof CONTEXTS / sizeof CONTEXTS[0]; i++) {
-            for (size_t q = 0; q < sizeof GROUPS / sizeof GROUPS[0]; q++) {
-                world *w = world_new(isa, CODECS[c], CONTEXTS[i], GROUPS[q], memory, size, weights);
-                result r = measure(w, runs, memory);
-                world_free(w);
-                double speed = (double)r.live_bytes / r.seconds;
-                double macs = r.macs / r.seconds * 1e-9;
-                printf("| %s | %u | %u | %.0f | %.1f | %.0f %% of %.1f | %.1f | %.0f %% |\n",
-                       CODECS[c], CONTEXTS[i], GROUPS[q], r.seconds / r.n_layers * 1e6,
-                       speed * 1e-9, 100 * speed / r.read, r.read * 1e-9, macs, 100 * macs / rate);
-                fflush(stdout);
-            }
-        }
+    for (size_t c = 0; c < N_CODECS; c++) {
+        of.codec = CODECS[c];
+        if (*only == 0 || strcmp(only, of.codec) == 0) print_speeds(of, runs, rate);
     }
-    printf("\nNanoseconds a position and key head, 4 queries:\n\n"
+    printf("\nNanoseconds a position and key head from a cache, by queries:\n\n"
+           "| codec | 1 | 4 | 8 |\n| --- | --- | --- | --- |\n");
+    for (size_t c = 0; c < N_CODECS; c++) {
+        of.codec = CODECS[c];
+        if (*only == 0 || strcmp(only, of.codec) == 0) print_line(of, runs, true);
+    }
+    printf("\nNanoseconds a position and key head, 4 queries, by context:\n\n"
            "| codec | 1024 | 4096 | 16384 | 65536 |\n| --- | --- | --- | --- | --- |\n");
-    for (size_t c = 0; c < sizeof CODECS / sizeof CODECS[0]; c++) {
-        if (argc > 4 && strcmp(argv[4], CODECS[c]) != 0) continue;
-        printf("| %s", CODECS[c]);
-        for (size_t i = 0; i < sizeof LINE_OF / sizeof LINE_OF[0]; i++) {
-            world *w = world_new(isa, CODECS[c], LINE_OF[i], 4, memory, size, weights);
-            result r = measure(w, runs, memory);
-            world_free(w);
-            printf(" | %.2f", r.seconds / r.n_layers / LINE_OF[i] / HEADS * 1e9);
-            fflush(stdout);
-        }
-        printf(" |\n");
+    for (size_t c = 0; c < N_CODECS; c++) {
+        of.codec = CODECS[c];
+        if (*only == 0 || strcmp(only, of.codec) == 0) print_line(of, runs, false);
     }
-    free(memory);
-    free(weights);
+    free(of.memory);
+    free(of.weights);
     return 0;
 }

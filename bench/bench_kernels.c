@@ -2,7 +2,7 @@
  * read of memory in the same process, long batches in G multiply-adds a second beside a loop of f32
  * multiply-adds, attention.
  *
- * Usage: bench_kernels [isa [threads [MB [i8]]]]; i8: inputs of 8 bits against codes. Numbers are the best of several runs. */
+XX
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -255,6 +255,58 @@ static void test_kv47_a_view_stays(void **state)
     world_close(&w);
 }
 
+/* KV-48, the vector: rows of 3 and 2 committed tokens whose prompts go on in one step show exactly
+ * [0, 3) and [0, 2) of every layer, while it runs and to those who took a view before it. */
+static void test_kv48_a_prompt_that_goes_on(void **state)
+{
+    (void)state;
+    static unsigned char before[DUMP_BYTES];
+    static unsigned char after[DUMP_BYTES];
+    enum { N = 2, LAYERS = 2 };
+    world w;
+    world_open_with(&w, "affine8g32", PACKED, LAYERS, BOUNDS, 1 << 20);
+    pair rows[N];
+    pair taken[N];
+    weft_error err = {0};
+    for (uint32_t i = 0; i < N; i++) {
+        rows[i] = pair_create(&w, 128);
+        converse(&w, &rows[i], 1 + 20 * i, 3 - i);
+        taken[i] = (pair){.oracle = oracle_clone(rows[i].oracle)};
+        assert_ok(kv_seq_clone(&w.memory.allocator, rows[i].seq, 3 - i, &taken[i].seq, &err), &err);
+    }
+    kv_txn txn;
+    kv_view views[LAYERS * N];
+    kv_txn_row going[N] = {{rows[0].seq, 6, false, 0}, {rows[1].seq, 8, false, 0}};
+    kv_txn_init(&txn);
+    assert_ok(kv_txn_begin(&txn, going, N, &err), &err);
+    for (uint32_t i = 0; i < N; i++) {
+        kv_seq_views(rows[i].seq, views + i, N);
+        for (uint32_t layer = 0; layer < LAYERS; layer++) {
+            const kv_view *view = &views[layer * N + i];
+            assert_int_equal(view->len, 3 - i);
+            /* What a step writes first is not of a page that the taken view shares. */
+            unsigned char *key = kv_key(view, 0, view->len);
+            memset(key, 0xff, view->geometry->k_row_bytes);
+        }
+    }
+    kv_txn_rollback(&txn);
+    for (uint32_t i = 0; i < N; i++) {
+        size_t n = dump(&taken[i], LAYERS, before);
+        converse(&w, &rows[i], 50 + 20 * i, 6 + 2 * i);
+        assert_int_equal(rows[i].seq->len, 9 + i);
+        assert_int_equal(taken[i].seq->len, 3 - i);
+        assert_int_equal(dump(&taken[i], LAYERS, after), n);
+        assert_memory_equal(after, before, n);
+        pair_check(&w, &rows[i]);
+        pair_check(&w, &taken[i]);
+    }
+    for (uint32_t i = 0; i < N; i++) {
+        pair_destroy(&w, &rows[i]);
+        pair_destroy(&w, &taken[i]);
+    }
+    world_close(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -265,6 +317,7 @@ int main(void)
         cmocka_unit_test(test_kv34_converted_amid_rounds),
         cmocka_unit_test(test_kv42_rejected_is_not_kept),
         cmocka_unit_test(test_kv47_a_view_stays),
+        cmocka_unit_test(test_kv48_a_prompt_that_goes_on),
     };
     return TEST_RUN("kv/invariants", tests);
 }

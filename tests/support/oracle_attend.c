@@ -1,6 +1,7 @@
 /* oracle_attend.c - values and bounds of attention, and of the positions that are chosen for it. */
 #include "support/oracle_attend.h"
 
+#include "backend/cpu/cpu_kernels.h"
 #include "kv/codecs/codec.h"
 #include "support/oracle_parts.h"
 #include "support/oracle_route.h"
@@ -22,6 +23,7 @@ static void encode(const graph_oracle *o, graph_id id, uint8_t codec, double *x,
 
 /* The state of a layer as it is stored: n positions. */
 typedef struct stored {
+    const kv_geometry *g;
     double *k, *ke, *v, *ve;
     uint32_t n, heads, k_dim, v_dim;
 } stored;
@@ -30,9 +32,22 @@ typedef struct score {
     double s, off;
 } score;
 
+/* The largest |x| of n from i on that there are of dim, with what it may be off by. */
+static double largest_of(const double *x, const double *e, uint32_t i, uint32_t n, uint32_t dim)
+{
+    double most = 0.0;
+    for (uint32_t d = i; d < i + n && d < dim; d++) most = fmax(most, fabs(x[d]) + e[d]);
+    return most;
+}
+
+/* Against integer codes (backend/cpu/query.h) a query is off by a part of its group's largest, and
+ * what is added for the group beside the codes is at most as large as the key's largest. */
 static score score_of(const graph_oracle *o, const graph_value *v, const stored *st,
                       const size_t q_at, const size_t k_at)
 {
+    const kv_codec *c = kv_codec_by_id(st->g->k_codec);
+    const bool codes = c->kind != KV_DENSE && st->g->k_coded == st->g->k_dim &&
+                       kernel_takes_packed(c, st->g->base, st->k_dim);
     const double *q = o->x[v->in[0]] + q_at;
     const double *qe = o->e[v->in[0]] + q_at;
     double f = (double)v->f[0];
@@ -40,12 +55,18 @@ static score score_of(const graph_oracle *o, const graph_value *v, const stored 
     double dot = 0.0;
     double off = 0.0;
     double terms = 0.0;
+    double q_most = 0.0;
+    double k_most = 0.0;
     for (uint32_t d = 0; d < st->k_dim; d++) {
         double k = st->k[k_at + d];
         double ke = st->ke[k_at + d];
+        if (codes && d % c->group == 0) {
+            q_most = largest_of(q, qe, d, c->group, st->k_dim);
+            k_most = largest_of(st->k + k_at, st->ke + k_at, d, c->group, st->k_dim);
+        }
         dot += q[d] * k;
-        off += (fabs(q[d]) + qe[d]) * ke + qe[d] * fabs(k);
-        terms += (fabs(q[d]) + qe[d]) * (fabs(k) + ke);
+        off += (fabs(q[d]) + qe[d]) * ke + qe[d] * fabs(k) + exp2(-15.9) * q_most * (fabs(k) + ke);
+        terms += (fabs(q[d]) + qe[d]) * (fabs(k) + ke + 2 * k_most);
     }
     score r = {f * dot, fabs(f) * (off + SCORE_UNITS * U * terms)};
     if (cap > 0.0) {
@@ -157,7 +178,7 @@ static void read_latent(const graph_oracle *o, const graph_value *state, const k
 
 static stored stored_of(const kv_geometry *g, uint32_t n)
 {
-    stored st = {.n = n, .heads = g->n_heads, .k_dim = g->k_dim, .v_dim = g->v_dim};
+    stored st = {.g = g, .n = n, .heads = g->n_heads, .k_dim = g->k_dim, .v_dim = g->v_dim};
     size_t rows = (size_t)n * g->n_heads;
     st.k = zeros(rows * g->k_dim, sizeof(double));
     st.ke = zeros(rows * g->k_dim, sizeof(double));

@@ -164,15 +164,15 @@ static tile tile_of(const cpu_run *r, const attend_shape *s, uint32_t row_i, uin
     return t;
 }
 
-/* The tile's queries behind one another: token by token, head by head. */
+/* The tile's queries, as scores want them, behind one another: token by token, head by head. */
 static void gather_queries(const cpu_run *r, const attend_shape *s, const tile *t, float *q)
 {
     const float *x = cpu_data(r, s->v->in[0]);
     uint32_t k_dim = t->view->geometry->k_dim;
     for (uint32_t i = 0; i < t->n_tokens; i++) {
         size_t at = ((size_t)(t->first_token + i) * s->v->i[0] + t->first_head) * k_dim;
-        memcpy(q + (size_t)i * t->n_heads * k_dim, x + at,
-               (size_t)t->n_heads * k_dim * sizeof(float));
+        cpu_put_queries(r->b, &s->keys, t->view->geometry, x + at, t->n_heads,
+                        q + (size_t)i * t->n_heads * k_dim);
     }
 }
 
@@ -201,9 +201,15 @@ static void mask_scores(float *row, uint32_t split, backend_span seen, float cap
     for (uint32_t i = first; i < end && cap > 0.0F; i++) row[i] = cap * tanhf(row[i] / cap);
 }
 
+/* Positions of a split that lie in one page, and what is read when they have been. */
+typedef struct reading {
+    uint32_t first, end;
+    kernel_ahead ahead;
+} reading;
+
 /* The scores of a run of keys of a split. */
 static void score_run(const cpu_run *r, const attend_shape *s, const tile_work *w, uint32_t split,
-                      const cpu_scratch *c, cpu_span keys)
+                      const cpu_scratch *c, reading keys)
 {
     const kv_geometry *g = w->t.view->geometry;
     kernel_scores a = {.q = w->q,
@@ -213,14 +219,15 @@ static void score_run(const cpu_run *r, const attend_shape *s, const tile_work *
                        .n_keys = keys.end - keys.first,
                        .scale = s->v->f[0],
                        .s = w->s + (keys.first - split * KV_SPLIT),
-                       .s_stride = KV_SPLIT};
+                       .s_stride = KV_SPLIT,
+                       .ahead = keys.ahead};
     cpu_score_keys(r->b, &s->keys, g, c->rows, a);
 }
 
 /* Queries that do not all see a run of keys go one by one: a key that is masked must not even be
  * multiplied. */
 static void sum_values(const cpu_run *r, const attend_shape *s, const tile_work *w, uint32_t split,
-                       const cpu_scratch *c, cpu_span keys)
+                       const cpu_scratch *c, reading keys)
 {
     const tile *t = &w->t;
     const partial out = w->part;
@@ -228,6 +235,7 @@ static void sum_values(const cpu_run *r, const attend_shape *s, const tile_work 
     bool together = keys.first >= t->all.first && keys.end <= t->all.end;
     const unsigned char *rows = kv_value(t->view, t->kv_head, position_at(t, keys.first));
     kernel_values a = {.p_stride = KV_SPLIT, .dim = g->v_dim, .o_stride = out.stride};
+    a.ahead = keys.ahead;
     a.packed = (kernel_packed){s->v_codec, g->v_row_bytes, g->base};
     a.v_stride = g->v_row_bytes * 8 / s->v_codec->bits;
     size_t row_bytes = g->v_row_bytes;
@@ -279,6 +287,33 @@ static void weigh(const cpu_run *r, const attend_shape *s, const tile_work *w, u
     }
 }
 
+/* Where the keys or values of a position begin. */
+static const void *row_at(const tile *t, bool values, uint32_t position)
+{
+    uint32_t at = position_at(t, position);
+    return values ? kv_value(t->view, t->kv_head, at) : kv_key(t->view, t->kv_head, at);
+}
+
+/* What a task reads after its tiles' runs of keys, or of values: their heads lie behind one another
+ * in a page; then come the next page's, at the end of the split values from its first position on,
+ * and then the keys of the next split. */
+static kernel_ahead ahead_of(const task *k, cpu_span seen, cpu_span now, bool values)
+{
+    const tile *t = &k->of[0].t;
+    const kv_geometry *g = t->view->geometry;
+    size_t row_bytes = values ? g->v_row_bytes : g->k_row_bytes;
+    const unsigned char *last = row_at(&k->of[k->n - 1].t, values, now.first);
+    kernel_ahead a = {last + (now.end - now.first) * row_bytes, NULL};
+    if (now.end < seen.end) {
+        a.next = row_at(t, values, now.end);
+    } else if (!values) {
+        a.next = row_at(t, true, seen.first);
+    } else if (now.end < t->any.end) {
+        a.next = row_at(t, false, now.end);
+    }
+    return a;
+}
+
 /* One split of every tile into its part. */
 static void attend_split(const cpu_run *r, const attend_shape *s, const task *k, uint32_t split,
                          const cpu_scratch *c)
@@ -287,16 +322,21 @@ static void attend_split(const cpu_run *r, const attend_shape *s, const task *k,
     cpu_span seen = {split * KV_SPLIT, (split + 1) * KV_SPLIT};
     if (seen.first < t->any.first) seen.first = t->any.first;
     if (seen.end > t->any.end) seen.end = t->any.end;
-    for (uint32_t at = seen.first; at < seen.end;) {
-        cpu_span keys = keys_from(t, s->keys.decoded, at, seen.end);
-        for (uint32_t i = 0; i < k->n; i++) score_run(r, s, &k->of[i], split, c, keys);
-        at = keys.end;
-    }
-    for (uint32_t i = 0; i < k->n; i++) weigh(r, s, &k->of[i], split);
-    for (uint32_t at = seen.first; at < seen.end;) {
-        cpu_span keys = keys_from(t, s->v_decoded, at, seen.end);
-        for (uint32_t i = 0; i < k->n; i++) sum_values(r, s, &k->of[i], split, c, keys);
-        at = keys.end;
+    for (uint32_t pass = 0; pass < 2; pass++) {
+        bool values = pass == 1;
+        for (uint32_t at = seen.first; at < seen.end;) {
+            cpu_span keys = keys_from(t, values ? s->v_decoded : s->keys.decoded, at, seen.end);
+            reading run = {keys.first, keys.end, ahead_of(k, seen, keys, values)};
+            for (uint32_t i = 0; i < k->n; i++) {
+                if (values) {
+                    sum_values(r, s, &k->of[i], split, c, run);
+                } else {
+                    score_run(r, s, &k->of[i], split, c, run);
+                }
+            }
+            at = keys.end;
+        }
+        for (uint32_t i = 0; i < k->n && !values; i++) weigh(r, s, &k->of[i], split);
     }
 }
 
@@ -315,7 +355,12 @@ static void merge(const tile *t, partial total, partial part, bool first)
         float max = isnan(a[dim]) || a[dim] > b[dim] ? a[dim] : b[dim];
         float scale_a = expf(a[dim] - max);
         float scale_b = expf(b[dim] - max);
-        for (uint32_t d = 0; d < dim; d++) a[d] = a[d] * scale_a + b[d] * scale_b;
+        uint32_t d = 0;
+        /* So many that the compiler makes vectors of them. */
+        for (; dim - d >= 8; d += 8) {
+            for (uint32_t i = d; i < d + 8; i++) a[i] = a[i] * scale_a + b[i] * scale_b;
+        }
+        for (; d < dim; d++) a[d] = a[d] * scale_a + b[d] * scale_b;
         a[dim + 1] = a[dim + 1] * scale_a + b[dim + 1] * scale_b;
         a[dim] = max;
     }
@@ -380,7 +425,7 @@ static void attend_task(const cpu_run *r, const attend_shape *s, graph_id id, ta
 static void pick_kernels(const cpu_run *r, attend_shape *s, const tile *t)
 {
     const kv_geometry *g = t->view->geometry;
-    s->keys = cpu_keys_of(r->b, g, t->n_q);
+    s->keys = cpu_keys_of(r->b, g);
     s->v_codec = kv_codec_by_id(g->v_codec);
     s->v_decoded = cpu_is_decoded(s->v_codec, g, t->n_q, g->v_dim);
     s->values = values_fn(&r->b->kernels, s->v_codec, s->v_decoded);

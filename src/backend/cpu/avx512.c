@@ -14,6 +14,7 @@
 #include "backend/cpu/vec_linear_few.h"
 #include "backend/cpu/vec_prepare.h"
 #include "backend/cpu/vec_recur.h"
+#include "backend/cpu/vec_scores_bytes.h"
 
 void cpu_fill_avx512(cpu_kernels *k)
 {
@@ -46,6 +47,8 @@ void cpu_fill_avx512(cpu_kernels *k)
     k->values_f32 = values_f32;
     k->values_f16 = values_f16;
     k->values_bf16 = values_bf16;
+    k->prepare_query = prepare_query;
+    k->query_bytes = true;
     k->scores_packed = scores_packed;
     k->values_packed = values_packed;
     k->decode_packed = decode_packed;

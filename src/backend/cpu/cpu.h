@@ -209,6 +209,7 @@ static inline uint32_t cpu_score_rows(uint32_t n_threads)
 typedef struct cpu_keys {
     const kv_codec *codec;
     bool decoded;
+    bool prepared; /* queries against them are prepare_query's */
     kernel_scores_fn *scores;
 } cpu_keys;
 
@@ -216,17 +217,20 @@ typedef struct cpu_span {
     uint32_t first, end;
 } cpu_span;
 
-/* For n_q queries. */
-cpu_keys cpu_keys_of(const backend *b, const kv_geometry *g, uint32_t n_q);
+cpu_keys cpu_keys_of(const backend *b, const kv_geometry *g);
 
-/* Whether rows of n_cols columns are decoded before so many queries use them. */
+/* n queries x [n, k_dim] as scores of these keys want them -> to, likewise. */
+void cpu_put_queries(const backend *b, const cpu_keys *keys, const kv_geometry *g, const float *x,
+                     uint32_t n, float *to);
+
+/* Whether values of n_cols columns are decoded before so many queries use them. */
 bool cpu_is_decoded(const kv_codec *codec, const kv_geometry *g, uint32_t n_q, uint32_t n_cols);
 
 /* Positions from first on, up to end, that lie in one page; few, if they are decoded. */
 cpu_span cpu_run_of_keys(const kv_geometry *g, bool decoded, uint32_t first, uint32_t end);
 
-/* Scores of a's queries with the n_keys rows of one page that a.k points to. rows: [KERNEL_ROWS,
- * k_dim], scratch; dim and packed of a are filled here. */
+/* Scores of a's queries, as cpu_put_queries left them, with the n_keys rows of one page that a.k
+ * points to. rows: [KERNEL_ROWS, k_dim], scratch; dim and packed of a are filled here. */
 void cpu_score_keys(const backend *b, const cpu_keys *keys, const kv_geometry *g, float *rows,
                     kernel_scores a);
 

@@ -318,8 +318,26 @@ typedef struct kernel_packed {
     uint8_t base;
 } kernel_packed;
 
+/* What is read after the rows of a call, so that it can be fetched: what lies behind them up to
+ * end, then next, where that is not NULL. */
+typedef struct kernel_ahead {
+    const void *end, *next;
+} kernel_ahead;
+
+/* A query of dim floats -> as scores_packed wants it for keys of the codec (query.h), in as many
+ * bytes. */
+typedef struct kernel_query {
+    const float *x; /* [dim] */
+    const kv_codec *codec;
+    uint32_t dim;
+    float *to; /* [dim], not x */
+} kernel_query;
+
+typedef void kernel_query_fn(const kernel_query *a);
+
 /* s[i, j] = scale * sum_d q[i, d] k[j, d] for queries i < n_q and key rows j < n_keys, which lie
- * behind one another. q: [n_q, q_stride], s: [n_q, s_stride]. */
+ * behind one another. q: [n_q, q_stride], s: [n_q, s_stride]. Against packed keys queries are as
+ * prepare_query makes them, and query.h says what is computed. */
 typedef struct kernel_scores {
     const float *q;
     size_t q_stride;
@@ -330,6 +348,7 @@ typedef struct kernel_scores {
     float *s;
     size_t s_stride;
     kernel_packed packed;
+    kernel_ahead ahead;
 } kernel_scores;
 
 typedef void kernel_scores_fn(const kernel_scores *a);
@@ -345,12 +364,14 @@ typedef struct kernel_values {
     size_t o_stride;
     size_t v_stride; /* in elements; not of packed rows */
     kernel_packed packed;
+    kernel_ahead ahead;
 } kernel_values;
 
 typedef void kernel_values_fn(const kernel_values *a);
 
-/* Whether scores_packed and values_packed take rows of dim columns as they lie. Others, and those
- * that more than KERNEL_PACKED_QUERIES queries share, are decoded first. */
+/* Whether scores_packed and values_packed take rows of dim columns as they lie. Others are decoded
+ * first, and so are values that more than KERNEL_PACKED_QUERIES queries share, which changes no
+ * bits. */
 static inline bool kernel_takes_packed(const kv_codec *codec, uint8_t base, uint32_t dim)
 {
     if (dim % KERNEL_BLOCK != 0) return false;
@@ -363,8 +384,7 @@ enum { KERNEL_PACKED_QUERIES = 8 };
 
 /* Keys or values of a packed codec, rows behind one another -> to [n_rows, dim], with the bits of
  * the codec's decode_row. Attention decodes KERNEL_ROWS at a time, uses them for all its queries,
- * and forgets them; few queries take the rows as they lie (kernel_takes_packed), with the same
- * bits. */
+ * and forgets them; few queries take values as they lie, with the same bits. */
 typedef struct kernel_decode {
     const kv_codec *codec;
     uint8_t base;
@@ -487,7 +507,8 @@ typedef uint64_t kernel_read_fn(const void *block, size_t n_bytes, uint32_t loop
     X(values_f32, kernel_values_fn, 300)                                                           \
     X(values_f16, kernel_values_fn, 300)                                                           \
     X(values_bf16, kernel_values_fn, 300)                                                          \
-    X(scores_packed, kernel_scores_fn, 64)                                                         \
+    X(prepare_query, kernel_query_fn, 0)                                                           \
+    X(scores_packed, kernel_scores_fn, 0) /* as query.h says */                                    \
     X(values_packed, kernel_values_fn, 300)                                                        \
     X(decode_packed, kernel_decode_fn, 0)                                                          \
     X(exp_sum, kernel_exp_sum_fn, 64)                                                              \
@@ -498,6 +519,7 @@ typedef uint64_t kernel_read_fn(const void *block, size_t n_bytes, uint32_t loop
 typedef struct cpu_kernels {
     const char *isa;
     kernel_form form_i16, form_i8; /* of prepare_i16 and linear_codes_q; of the others */
+    bool query_bytes;     /* what prepare_query makes and scores_packed takes (query.h) */
 #define CPU_KERNEL_SLOT(slot, type, bound) type *slot;
     CPU_KERNEL_MAP(CPU_KERNEL_SLOT)
 #undef CPU_KERNEL_SLOT

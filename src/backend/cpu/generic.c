@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "backend/cpu/query.h"
 #include "base/fp.h"
 #include "tensor/encoding.h"
 
@@ -318,21 +319,51 @@ static void values_bf16(const kernel_values *a)
     values(a, element_bf16);
 }
 
-/* A row at a time. */
+static void prepare_query(const kernel_query *a)
+{
+    kernel_query_put(a, false);
+}
+
+/* Code i of a row. */
+static int32_t code_of(const kv_codec *c, const unsigned char *at, uint32_t i)
+{
+    if (c->bits == 4) return at[i / 2] >> (i % 2 * 4) & 15;
+    return c->kind == KV_TK ? (int8_t)at[i] : at[i];
+}
+
+static float score_packed(const kernel_scores *a, const float *query, const unsigned char *at)
+{
+    const kv_codec *c = a->packed.codec;
+    const kernel_query_group *groups = kernel_query_groups(query, a->dim);
+    const unsigned char *params = at + (size_t)a->dim * c->bits / 8;
+    bool half = c->kind == KV_TK || a->packed.base == KV_BASE_F16;
+    uint32_t n_groups = a->dim / c->group;
+    float score = 0.0F;
+    for (uint32_t g = 0; g < n_groups; g++) {
+        int32_t sum = 0;
+        for (uint32_t i = g * c->group; i < (g + 1) * c->group; i++) {
+            sum += code_of(c, at, i) * kernel_query_code(query, i, a->dim, c->bits, false);
+        }
+        float scale = kernel_query_param(params + (size_t)2 * g, half);
+        float other = kernel_query_param(params + (size_t)2 * (n_groups + g), half);
+        if (c->kind == KV_TK) other *= scale;
+        score = fmaf(groups[g].step * scale, (float)sum, score);
+        score = fmaf(other, groups[g].sum, score);
+    }
+    return score * a->scale;
+}
+
 static void scores_packed(const kernel_scores *a)
 {
-    float row[KV_PACKED_MOST];
-    kernel_scores one = *a;
-    one.k = row;
-    one.n_keys = 1;
-    for (uint32_t j = 0; j < a->n_keys; j++) {
-        const unsigned char *at = (const unsigned char *)a->k + j * a->packed.row_bytes;
-        a->packed.codec->decode_row(a->packed.codec, a->packed.base, at, row, a->dim);
-        one.s = a->s + j;
-        scores(&one, element_f32);
+    for (uint32_t i = 0; i < a->n_q; i++) {
+        for (uint32_t j = 0; j < a->n_keys; j++) {
+            const unsigned char *at = (const unsigned char *)a->k + j * a->packed.row_bytes;
+            a->s[i * a->s_stride + j] = score_packed(a, a->q + i * a->q_stride, at);
+        }
     }
 }
 
+/* A row at a time. */
 static void values_packed(const kernel_values *a)
 {
     float row[KV_PACKED_MOST];
@@ -423,6 +454,8 @@ void cpu_fill_generic(cpu_kernels *k)
     k->values_f32 = values_f32;
     k->values_f16 = values_f16;
     k->values_bf16 = values_bf16;
+    k->prepare_query = prepare_query;
+    k->query_bytes = false;
     k->scores_packed = scores_packed;
     k->values_packed = values_packed;
     k->decode_packed = decode_packed;

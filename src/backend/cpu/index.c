@@ -56,10 +56,11 @@ static void score_split(const cpu_run *r, const index_shape *s, uint32_t token_i
         uint32_t left = s->n_heads - h;
         sum.n_rows = left < ATTEND_TASK_QUERIES ? left : ATTEND_TASK_QUERIES;
         sum.w = w + h;
-        cpu_keys keys = cpu_keys_of(r->b, g, sum.n_rows);
+        cpu_keys keys = cpu_keys_of(r->b, g);
+        cpu_put_queries(r->b, &keys, g, q + (size_t)h * s->k_dim, sum.n_rows, c->q);
         for (uint32_t at = part.first; at < part.end;) {
             cpu_span run = cpu_run_of_keys(g, keys.decoded, at, part.end);
-            kernel_scores a = {.q = q + (size_t)h * s->k_dim,
+            kernel_scores a = {.q = c->q,
                                .q_stride = s->k_dim,
                                .n_q = sum.n_rows,
                                .k = kv_key(view, 0, at),

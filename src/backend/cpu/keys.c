@@ -1,19 +1,23 @@
 /* keys.c - scores of keys as they lie in pages, for attention and for choosing positions. */
 #include "backend/cpu/cpu.h"
 
+#include <string.h>
+
 bool cpu_is_decoded(const kv_codec *codec, const kv_geometry *g, uint32_t n_q, uint32_t n_cols)
 {
     return codec->kind != KV_DENSE &&
            (n_q > KERNEL_PACKED_QUERIES || !kernel_takes_packed(codec, g->base, n_cols));
 }
 
-cpu_keys cpu_keys_of(const backend *b, const kv_geometry *g, uint32_t n_q)
+cpu_keys cpu_keys_of(const backend *b, const kv_geometry *g)
 {
     const cpu_kernels *kernels = &b->kernels;
     cpu_keys k = {.codec = kv_codec_by_id(g->k_codec)};
     bool packed = k.codec->kind != KV_DENSE;
-    k.decoded = cpu_is_decoded(k.codec, g, n_q, g->k_dim) || (packed && g->k_coded != g->k_dim);
-    if (packed && !k.decoded) {
+    k.decoded =
+        packed && (!kernel_takes_packed(k.codec, g->base, g->k_dim) || g->k_coded != g->k_dim);
+    k.prepared = packed && !k.decoded;
+    if (k.prepared) {
         k.scores = kernels->scores_packed;
     } else if (packed || k.codec->id == KV_BASE_F32) {
         k.scores = kernels->scores_f32;
@@ -21,6 +25,19 @@ cpu_keys cpu_keys_of(const backend *b, const kv_geometry *g, uint32_t n_q)
         k.scores = k.codec->id == KV_BASE_F16 ? kernels->scores_f16 : kernels->scores_bf16;
     }
     return k;
+}
+
+void cpu_put_queries(const backend *b, const cpu_keys *keys, const kv_geometry *g, const float *x,
+                     uint32_t n, float *to)
+{
+    if (!keys->prepared) {
+        memcpy(to, x, (size_t)n * g->k_dim * sizeof *to);
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        kernel_query one = {x + i * g->k_dim, keys->codec, g->k_dim, to + i * g->k_dim};
+        b->kernels.prepare_query(&one);
+    }
 }
 
 cpu_span cpu_run_of_keys(const kv_geometry *g, bool decoded, uint32_t first, uint32_t end)

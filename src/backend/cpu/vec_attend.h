@@ -23,7 +23,6 @@ typedef enum attend_form {
     FORM_F16,
     FORM_BF16,
     FORM_U8,   /* code * scale + other */
-    FORM_S8,   /* (code + other) * scale */
     FORM_U4,   /* code * scale + other */
     FORM_BOOK4 /* centroid * scale */
 } attend_form;
@@ -81,13 +80,11 @@ INLINE __m128i load_16s(const unsigned char *at, const uint32_t n)
     return _mm_loadl_epi64((const __m128i *)(const void *)at);
 }
 
-/* Scale and other of two groups, of 16 bits, to f32; other of (code + other) * scale times it. */
-INLINE __m128 params_to_float(const attend_form form, __m128i words, const bool half)
+/* Scale and other of two groups, of 16 bits, to f32. */
+INLINE __m128 params_to_float(__m128i words, const bool half)
 {
     if (!half) return _mm_castsi128_ps(_mm_unpacklo_epi16(_mm_setzero_si128(), words));
-    __m128 all = _mm_cvtph_ps(words);
-    if (form != FORM_S8) return all;
-    return _mm_mul_ps(all, _mm_blend_ps(_mm_set1_ps(1.0F), _mm_moveldup_ps(all), 10));
+    return _mm_cvtph_ps(words);
 }
 
 /* Numbers that the compiler keeps in memory, from where they reach all lanes for nothing; out of a
@@ -110,12 +107,12 @@ INLINE void params_of(const attend_form form, const attend_rows *rows, const uns
     }
     __m128i words = _mm_unpacklo_epi16(scales, load_16s(at + rows->others_at, n));
     __m128i second = _mm_srli_si128(words, 8);
-    if (form == FORM_S8 || rows->base == KV_BASE_F16) {
-        _mm_storeu_ps(out, params_to_float(form, words, true));
-        if (n > 2) _mm_storeu_ps(out + 4, params_to_float(form, second, true));
+    if (rows->base == KV_BASE_F16) {
+        _mm_storeu_ps(out, params_to_float(words, true));
+        if (n > 2) _mm_storeu_ps(out + 4, params_to_float(second, true));
     } else {
-        _mm_storeu_ps(out, params_to_float(form, words, false));
-        if (n > 2) _mm_storeu_ps(out + 4, params_to_float(form, second, false));
+        _mm_storeu_ps(out, params_to_float(words, false));
+        if (n > 2) _mm_storeu_ps(out + 4, params_to_float(second, false));
     }
 }
 
@@ -146,8 +143,6 @@ INLINE vf form_load(const attend_form form, const unsigned char *at, const atten
         return part == 0 ? vf_load_bf16(at) : dense_load_part(DENSE_BF16, at, part);
     case FORM_U8:
         return vf_fma(vf_from_int(vi_load_u8(at)), g->scale, g->other);
-    case FORM_S8:
-        return vf_fma(vf_from_int(vi_load_s8(at)), g->scale, g->other);
     case FORM_U4:
         return v_mean_affine(g->nibbles, vi_load_nibbles(at));
     default:
@@ -155,28 +150,28 @@ INLINE vf form_load(const attend_form form, const unsigned char *at, const atten
     }
 }
 
-/* How far ahead rows are fetched, in bytes: packed ones where the processor's own fetching ends;
- * dense ones into the second-level cache, and from there shortly before they are used. */
-enum { FETCH_AHEAD = 4096, FETCH_NEAR = 1024, FETCH_FAR = 8192 };
+/* How far ahead rows are fetched, in bytes. */
+enum { FETCH_AHEAD = 8192 };
 
-/* Only where sums take longer than reading, of packed rows and of dense ones that several queries
- * share: a processor that is told moves less than one that is left alone, above all if it is told
- * of some lines only. Decoded rows lie in a cache. What lies ahead is the next head's, and may be
- * nothing at the end of a page. */
-INLINE void fetch_ahead(const attend_form form, const unsigned char *at, const uint32_t n_vectors,
-                        const uint32_t n_q)
+/* From a row on to what is to be fetched while it is at work: bytes further on, or what is read
+ * next in the place of what lies behind the end. */
+INLINE size_t fetch_step(kernel_ahead of, const void *at, size_t bytes)
 {
-    const size_t n = form_bytes(form, (size_t)n_vectors * VL);
-    if (form == FORM_F32 || (form_dense(form) && n_q <= 2)) return;
-    if (form_dense(form)) {
-        UNROLL
-        for (size_t i = 0; i < n; i += LINE) v_prefetch(at + FETCH_NEAR + i);
-        UNROLL
-        for (size_t i = 0; i < n; i += LINE) v_prefetch_far(at + FETCH_FAR + i);
-    } else {
-        /* Packed rows are not whole lines: one more. */
-        UNROLL
-        for (size_t i = 0; i <= n; i += LINE) v_prefetch(at + FETCH_AHEAD + i);
+    uintptr_t end = (uintptr_t)of.end;
+    bool within = of.next == NULL || (uintptr_t)at + bytes < end;
+    return within ? bytes : (uintptr_t)of.next - end + bytes;
+}
+
+/* A row of n_vectors vectors at, step further on. Decoded rows lie in a cache. */
+INLINE void fetch_ahead(const attend_form form, const unsigned char *at, size_t step,
+                        const uint32_t n_vectors)
+{
+    /* Packed rows are not whole lines: one more. */
+    const size_t n = form_bytes(form, (size_t)n_vectors * VL) + (form_dense(form) ? 0 : 1);
+    if (form == FORM_F32) return;
+    UNROLL
+    for (size_t i = 0; i < n; i += LINE) {
+        v_prefetch((const void *)((uintptr_t)at + step + i));
     }
 }
 
@@ -187,33 +182,23 @@ typedef struct scores_sums {
     vf at[TILE_QUERIES][VL];
 } scores_sums;
 
-/* Few queries are turned into the lanes of codes, and their sums back; keys are where more queries
- * share them. */
-INLINE bool turns_queries(const attend_form form, const uint32_t n_q)
-{
-    return form_turned(form) && n_q <= 2;
-}
-
 /* Columns from d on of n keys at, for queries q; part: how many of a last vector, or 0. */
 typedef struct scores_part {
     const float *q;
     size_t q_stride;
     const unsigned char *at;
+    size_t row_bytes, fetch;
     uint32_t n, d, part;
 } scores_part;
 
-/* n_vectors vectors; of_group: vectors within which a group is the same. */
-INLINE void scores_step(const attend_form form, const uint32_t of_group, const attend_rows *rows,
-                        scores_part a, const uint32_t n_vectors, const uint32_t n_q,
-                        scores_sums *sums)
+INLINE void scores_step(const attend_form form, scores_part a, const uint32_t n_vectors,
+                        const uint32_t n_q, scores_sums *sums)
 {
     const uint32_t d = a.d;
     const uint32_t part = a.part;
     const float *q = a.q + d;
     const unsigned char *from = a.at + form_bytes(form, d);
-    const size_t to_scale = scale_at(of_group, rows, d) - form_bytes(form, d);
-    float params[2 * ROW_VECTORS] = {0};
-    const bool turn_q = turns_queries(form, n_q);
+    const attend_group none = {.scale = vf_zero(), .other = vf_zero()};
     vf in[2][ROW_VECTORS];
     UNROLL
     for (uint32_t r = 0; r < n_q; r++) {
@@ -222,22 +207,16 @@ INLINE void scores_step(const attend_form form, const uint32_t of_group, const a
             if (n_q > 2) continue;
             const float *x = q + r * a.q_stride + (size_t)v * VL;
             in[r & 1][v] = part == 0 ? vf_load(x) : vf_load_part(x, part);
-            if (turn_q) in[r & 1][v] = vf_turn(in[r & 1][v]);
         }
     }
-    for (uint32_t c = 0; c < a.n; c++, from += rows->row_bytes) {
+    for (uint32_t c = 0; c < a.n; c++, from += a.row_bytes) {
         vf sum[TILE_QUERIES];
         UNROLL
         for (uint32_t r = 0; r < n_q; r++) sum[r] = d == 0 ? vf_zero() : sums->at[r][c];
-        fetch_ahead(form, from, n_vectors, n_q);
-        params_of(form, rows, from + to_scale, step_groups(of_group, n_vectors), params);
-        if (n_q <= 2) v_in_memory(params);
-        attend_group g = group_of(form, rows, params, 0);
+        fetch_ahead(form, from, a.fetch, n_vectors);
         UNROLL
         for (uint32_t v = 0; v < n_vectors; v++) {
-            if (v > 0 && v % of_group == 0) g = group_of(form, rows, params, v / of_group);
-            vf k = form_load(form, from + form_bytes(form, (size_t)v * VL), &g, part);
-            if (form_turned(form) && !turn_q) k = vf_turn_back(k);
+            vf k = form_load(form, from + form_bytes(form, (size_t)v * VL), &none, part);
             UNROLL
             for (uint32_t r = 0; r < n_q; r++) {
                 const float *y = q + r * a.q_stride + (size_t)v * VL;
@@ -251,36 +230,30 @@ INLINE void scores_step(const attend_form form, const uint32_t of_group, const a
 }
 
 /* n_q queries from i on against n <= VL keys from j on. */
-INLINE void scores_tile(const attend_form form, const uint32_t of_group, attend_rows *rows,
-                        const kernel_scores *a, uint32_t i, uint32_t j, uint32_t n,
-                        const uint32_t n_q)
+INLINE void scores_tile(const attend_form form, const kernel_scores *a, uint32_t i, uint32_t j,
+                        uint32_t n, const uint32_t n_q)
 {
     scores_part p = {.q = a->q + i * a->q_stride, .q_stride = a->q_stride, .n = n};
-    p.at = rows->at + j * rows->row_bytes;
+    p.row_bytes = form_bytes(form, a->dim);
+    p.at = (const unsigned char *)a->k + j * p.row_bytes;
+    p.fetch = fetch_step(a->ahead, p.at, FETCH_AHEAD);
     scores_sums sums;
-    for (; a->dim - p.d >= 8 * VL; p.d += 8 * VL) {
-        scores_step(form, of_group, rows, p, 8, n_q, &sums);
-    }
+    for (; a->dim - p.d >= 8 * VL; p.d += 8 * VL) scores_step(form, p, 8, n_q, &sums);
     if (a->dim - p.d >= 4 * VL) {
-        scores_step(form, of_group, rows, p, 4, n_q, &sums);
+        scores_step(form, p, 4, n_q, &sums);
         p.d += 4 * VL;
     }
-    for (; a->dim - p.d >= 2 * VL; p.d += 2 * VL) {
-        scores_step(form, of_group, rows, p, 2, n_q, &sums);
-    }
-    if (form_dense(form) && a->dim - p.d >= VL) {
-        scores_step(form, of_group, rows, p, 1, n_q, &sums);
+    for (; a->dim - p.d >= 2 * VL; p.d += 2 * VL) scores_step(form, p, 2, n_q, &sums);
+    if (a->dim - p.d >= VL) {
+        scores_step(form, p, 1, n_q, &sums);
         p.d += VL;
     }
     p.part = a->dim - p.d;
-    if (form_dense(form) && p.part > 0) scores_step(form, of_group, rows, p, 1, n_q, &sums);
+    if (p.part > 0) scores_step(form, p, 1, n_q, &sums);
     for (uint32_t r = 0; r < n_q; r++) {
         vf all[VL];
         UNROLL
-        for (uint32_t c = 0; c < VL; c++) {
-            all[c] = c < n ? sums.at[r][c] : vf_zero();
-            if (turns_queries(form, n_q)) all[c] = vf_turn_back(all[c]);
-        }
+        for (uint32_t c = 0; c < VL; c++) all[c] = c < n ? sums.at[r][c] : vf_zero();
         vf scores = vf_mul(vf_tree(all), vf_set1(a->scale));
         float *to = a->s + (i + r) * a->s_stride + j;
         if (n == VL) {
@@ -291,16 +264,15 @@ INLINE void scores_tile(const attend_form form, const uint32_t of_group, attend_
     }
 }
 
-INLINE void scores_rows(const attend_form form, const uint32_t of_group, attend_rows *rows,
-                        const kernel_scores *a)
+INLINE void scores_rows(const attend_form form, const kernel_scores *a)
 {
     for (uint32_t j = 0; j < a->n_keys; j += VL) {
         uint32_t n = a->n_keys - j < VL ? a->n_keys - j : VL;
         uint32_t i = 0;
-        for (; a->n_q - i >= 8; i += 8) scores_tile(form, of_group, rows, a, i, j, n, 8);
-        for (; a->n_q - i >= 4; i += 4) scores_tile(form, of_group, rows, a, i, j, n, 4);
-        for (; a->n_q - i >= 2; i += 2) scores_tile(form, of_group, rows, a, i, j, n, 2);
-        if (i < a->n_q) scores_tile(form, of_group, rows, a, i, j, n, 1);
+        for (; a->n_q - i >= 8; i += 8) scores_tile(form, a, i, j, n, 8);
+        for (; a->n_q - i >= 4; i += 4) scores_tile(form, a, i, j, n, 4);
+        for (; a->n_q - i >= 2; i += 2) scores_tile(form, a, i, j, n, 2);
+        if (i < a->n_q) scores_tile(form, a, i, j, n, 1);
     }
 }
 
@@ -308,6 +280,7 @@ INLINE void scores_rows(const attend_form form, const uint32_t of_group, attend_
 
 /* Columns from d on, queries from i on, n rows from j on; part: how much of a last vector, or 0. */
 typedef struct values_part {
+    size_t fetch;
     uint32_t i, j, n, d, part;
 } values_part;
 
@@ -335,7 +308,7 @@ INLINE void values_tile(const attend_form form, const uint32_t of_group, const a
         }
     }
     for (uint32_t k = 0; k < of.n; k++, row += rows->row_bytes) {
-        fetch_ahead(form, row, n_vectors, n_q);
+        fetch_ahead(form, row, of.fetch, n_vectors);
         params_of(form, rows, row + to_scale, step_groups(of_group, n_vectors), params);
         if (n_q <= 2 || form == FORM_BOOK4) v_in_memory(params);
         attend_group g = group_of(form, rows, params, 0);
@@ -383,6 +356,7 @@ INLINE void values_rows(const attend_form form, const uint32_t of_group, const a
 {
     for (uint32_t j = 0; j < a->n_keys; j += VALUE_ROWS) {
         values_part of = {.j = j, .n = a->n_keys - j < VALUE_ROWS ? a->n_keys - j : VALUE_ROWS};
+        of.fetch = fetch_step(a->ahead, rows->at + j * rows->row_bytes, FETCH_AHEAD);
         for (; a->n_q - of.i >= 8; of.i += 8) values_queries(form, of_group, rows, a, of, 8);
         for (; a->n_q - of.i >= 4; of.i += 4) values_queries(form, of_group, rows, a, of, 4);
         for (; a->n_q - of.i >= 2; of.i += 2) values_queries(form, of_group, rows, a, of, 2);
@@ -395,8 +369,7 @@ INLINE void values_rows(const attend_form form, const uint32_t of_group, const a
 #define ATTEND(name, form)                                                                         \
     static void scores_##name(const kernel_scores *a)                                              \
     {                                                                                              \
-        attend_rows rows = {.at = a->k, .row_bytes = form_bytes(form, a->dim)};                    \
-        scores_rows(form, 1, &rows, a);                                                            \
+        scores_rows(form, a);                                                                      \
     }                                                                                              \
     static void values_##name(const kernel_values *a)                                              \
     {                                                                                              \

@@ -1,11 +1,9 @@
-/* vec_attend_packed.h - the two sums of attention over packed rows as they lie.
+/* vec_attend_packed.h - the sum of attention over packed values as they lie.
  *
  * Written in the words of vec_avx2.h or vec_avx512.h, one of which is included first. Codes become
  * numbers in registers and go through the tiles of vec_attend.h: the bits are those of
- * decode_packed and scores_f32 or values_f32. A code times a scale of 16 bits needs at most 19
- * bits, so code * scale + bias by a fused multiply-add is what two operations give; a zero point of
- * tk, a whole number of at most 2048, times its scale is exact too, and (code + zero) * scale is
- * code * scale + zero * scale. */
+ * decode_packed and values_f32. A code times a scale of 16 bits needs at most 19 bits, so code *
+ * scale + bias by a fused multiply-add is what two operations give. */
 #ifndef BACKEND_CPU_VEC_ATTEND_PACKED_H
 #define BACKEND_CPU_VEC_ATTEND_PACKED_H
 
@@ -23,28 +21,7 @@ static attend_rows rows_of_codec(const kernel_packed *of, const void *at, uint32
     return rows;
 }
 
-/* Keys and values of the codecs that kernel_takes_packed names. */
-static void scores_packed(const kernel_scores *a)
-{
-    attend_rows rows = rows_of_codec(&a->packed, a->k, a->dim);
-    const kv_codec *c = a->packed.codec;
-    if (c->kind == KV_TK) {
-        scores_rows(FORM_S8, OF_32, &rows, a);
-    } else if (c->bits == 8 && c->group == 32) {
-        scores_rows(FORM_U8, OF_32, &rows, a);
-    } else if (c->bits == 8 && c->group == 64) {
-        scores_rows(FORM_U8, OF_64, &rows, a);
-    } else if (c->bits == 8) {
-        scores_rows(FORM_U8, OF_128, &rows, a);
-    } else if (c->group == 32) {
-        scores_rows(FORM_U4, OF_32, &rows, a);
-    } else if (c->group == 64) {
-        scores_rows(FORM_U4, OF_64, &rows, a);
-    } else {
-        scores_rows(FORM_U4, OF_128, &rows, a);
-    }
-}
-
+/* The codecs that kernel_takes_packed names. */
 static void values_packed(const kernel_values *a)
 {
     attend_rows rows = rows_of_codec(&a->packed, a->v, a->dim);

@@ -926,11 +926,6 @@ INLINE vi vi_load_u8(const unsigned char *at)
     return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)at));
 }
 
-INLINE vi vi_load_s8(const unsigned char *at)
-{
-    return _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)at));
-}
-
 /* VL codes of 4 bits in the low bits of the lanes, with others above them. */
 INLINE vi vi_load_nibbles(const unsigned char *at)
 {

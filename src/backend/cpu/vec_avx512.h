@@ -929,11 +929,6 @@ INLINE vi vi_load_u8(const unsigned char *at)
     return _mm512_cvtepu8_epi32(v_load_16(at));
 }
 
-INLINE vi vi_load_s8(const unsigned char *at)
-{
-    return _mm512_cvtepi8_epi32(v_load_16(at));
-}
-
 /* VL codes of 4 bits in the low bits of the lanes, with others above them: column i in lane 2 i,
  * column 8 + i in lane 2 i + 1, as one shift of all bytes brings them. */
 INLINE vi vi_load_nibbles(const unsigned char *at)

@@ -273,9 +273,16 @@ LOOP float exp_sum(float *s, uint32_t n, float max)
 
 LOOP float largest(const float *s, uint32_t n)
 {
-    vf top = vf_set1(s[0]);
+    vf tops[4];
     uint32_t i = 0;
-    for (; n - i >= VL; i += VL) top = vf_max(vf_load(s + i), top);
+    UNROLL
+    for (uint32_t j = 0; j < 4; j++) tops[j] = vf_set1(s[0]);
+    for (; n - i >= 4 * VL; i += 4 * VL) {
+        UNROLL
+        for (uint32_t j = 0; j < 4; j++) tops[j] = vf_max(vf_load(s + i + (size_t)j * VL), tops[j]);
+    }
+    for (; n - i >= VL; i += VL) tops[0] = vf_max(vf_load(s + i), tops[0]);
+    vf top = vf_max(vf_max(tops[0], tops[1]), vf_max(tops[2], tops[3]));
     float lane[VL];
     vf_store(lane, top);
     float best = lane[0];
