@@ -84,7 +84,8 @@ double logits_sum_exp(const float *logits, uint32_t n, float max)
     }
     doubles sum = {0.0};
     uint32_t i = 0;
-    for (; n - i >= BLOCK; i += BLOCK) sum += __builtin_convertvector(sum_block(logits + i, max), doubles);
+    for (; n - i >= BLOCK; i += BLOCK)
+        sum += __builtin_convertvector(sum_block(logits + i, max), doubles);
     float tail[BLOCK];
     for (uint32_t k = 0; k < BLOCK; k++) tail[k] = k < n - i ? logits[i + k] : -INFINITY;
     sum += __builtin_convertvector(sum_block(tail, max), doubles);

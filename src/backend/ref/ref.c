@@ -994,6 +994,8 @@ const backend_api BACKEND_REF = {
     .experts = host_no_experts,
     .run = ref_run,
     .wait = host_wait,
+    .trace = host_no_trace,
+    .trace_part = host_no_trace_part,
     .replay = ref_replay,
     .measure_read = ref_measure_read,
 };
