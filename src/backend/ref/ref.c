@@ -6,11 +6,10 @@
  * derived bounds. */
 #include "backend/ref/ref.h"
 
-#include "backend/host.h"
-
 #include <math.h>
 #include <string.h>
 
+#include "backend/host.h"
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/fp.h"

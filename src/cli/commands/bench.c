@@ -175,7 +175,7 @@ static double median(double *values, uint32_t n)
     return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2.0;
 }
 
-/* ---- where time goes -------------------------------------------------------------------------- */
+/* ---- where time goes ------------------------------------------------------------------------- */
 
 static weft_status begin_trace(bench *b, weft_error *err)
 {
