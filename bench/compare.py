@@ -4,7 +4,7 @@
     bench/compare.py [options] WEFT LLAMA MODEL.gguf...
 
 WEFT is the program, LLAMA a folder with llama-bench and llama-batched-bench (docs/performance.md
-says how to build them). A round measures each engine once, one behind the other, and what is
+says how to build them), or several with commas: the fastest build counts. A round measures each engine once, one behind the other, and what is
 printed are medians over rounds. An engine reads a prompt from nothing, and decodes 1, 2, 4, ...
 sequences at once that have stood at a few tokens each. Each run of weft measures a plain read of
 memory besides, so that what the neighbours of a machine take shows beside what they take it from.
@@ -110,30 +110,40 @@ def run_weft(o, model, act):
             "read_gb_s": found["read_gb_s"]}
 
 
-def llama_bench(o, model, extra):
-    words = [Path(o.llama) / "llama-bench", "-m", model, "-t", o.threads, "-o", "json", *extra]
+def llama_bench(o, folder, model, extra):
+    words = [folder / "llama-bench", "-m", model, "-t", o.threads, "-o", "json", *extra]
     return json.loads(output_of(o, words))[0]
 
 
-def run_llama(o, model):
+def run_build(o, folder, model):
     """One sequence as llama-bench has it, more as llama-batched-bench has them, which decodes one
     in another place, too: the faster of both counts."""
     repeat = max(1, o.steps // SEGMENT)
-    prefill = llama_bench(o, model, ["-p", o.prompt, "-n", 0, "-r", repeat])
-    single = llama_bench(o, model, ["-p", 0, "-n", o.steps, "-d", o.context, "-r", 1])
+    prefill = llama_bench(o, folder, model, ["-p", o.prompt, "-n", 0, "-r", repeat])
+    single = llama_bench(
+        o, folder, model, ["-p", 0, "-n", o.steps, "-d", o.context, "-r", 1])["avg_ts"]
     tokens = max(o.batches) * (o.context + o.steps)
     lines = output_of(o, [
-        Path(o.llama) / "llama-batched-bench", "-m", model, "-t", o.threads, "-tb", o.threads,
+        folder / "llama-batched-bench", "-m", model, "-t", o.threads, "-tb", o.threads,
         "-c", tokens, "-npp", o.context, "-ntg", o.steps, "-npl", ",".join(map(str, o.batches)),
         "--output-format", "jsonl"])
     rows = [json.loads(x) for x in lines.splitlines() if x.startswith("{")]
     decode = {r["pl"]: r["speed_tg"] for r in rows}
-    batched = decode.get(1, 0.0)
-    decode[1] = max(batched, single["avg_ts"])
-    return {"prefill": prefill["avg_ts"], "decode": decode, "single": single["avg_ts"],
-            "batched": batched, "commit": prefill.get("build_commit", "unknown"),
-            "settings": {k: prefill.get(k) for k in
-                         ("n_ubatch", "type_k", "type_v", "flash_attn", "load_mode", "repack")}}
+    decode[1] = max(decode.get(1, 0.0), single)
+    settings = {k: prefill.get(k) for k in
+                ("n_ubatch", "type_k", "type_v", "flash_attn", "load_mode", "repack")}
+    return {"folder": str(folder), "prefill": prefill["avg_ts"], "decode": decode,
+            "commit": prefill.get("build_commit", "unknown"), "settings": settings}
+
+
+def run_llama(o, model):
+    """Of several builds the faster one, figure by figure: which of its loops are used where is
+    settled when it is built."""
+    builds = [run_build(o, Path(folder), model) for folder in o.llama.split(",")]
+    return {"prefill": max(b["prefill"] for b in builds),
+            "decode": {n: max(b["decode"][n] for b in builds if n in b["decode"])
+                       for n in set().union(*(b["decode"] for b in builds))},
+            "builds": builds}
 
 
 # ---- tables -----------------------------------------------------------------------------------
@@ -255,7 +265,7 @@ def main():
           f"{o.threads} threads; weft {commit_of(ROOT)}; load "
           f"{Path('/proc/loadavg').read_text(encoding='ascii').split()[0]}")
     found = [compare(o, model) for model in o.models]
-    theirs = found[0]["rounds"]["llama.cpp"][0]
+    theirs = found[0]["rounds"]["llama.cpp"][0]["builds"][0]
     print(f"\nllama.cpp {theirs['commit']}: "
           + ", ".join(f"{k} {v}" for k, v in theirs["settings"].items()))
     if o.json:

@@ -90,6 +90,18 @@ class Compare(unittest.TestCase):
         # A batch that llama.cpp was not asked about has no ratio.
         self.assertIn("| decode 32 | - | - | - | - | - |", found.stdout)
 
+    def test_the_faster_build_counts(self):
+        other = self.folder / "other"
+        other.mkdir()
+        for name, text in (("llama-bench", BENCH), ("llama-batched-bench", BATCHED.replace("5.0 * n", "n * n"))):
+            self.script(f"other/{name}", text)
+        words = [sys.executable, COMPARE, "--rounds", "1", "--batch", "1,8", self.folder / "weft",
+                 f"{self.folder},{other}", self.model]
+        found = subprocess.run([str(w) for w in words], capture_output=True, text=True, check=False)
+        self.assertEqual(found.returncode, 0, found.stderr)
+        self.assertIn("| decode 1 | 16.0 |", found.stdout)
+        self.assertIn("| decode 8 | 64.0 |", found.stdout)
+
     def test_a_failure_is_told(self):
         self.script("llama-bench", "sys.exit('no such model')")
         found = self.run_it("--rounds", "1")
