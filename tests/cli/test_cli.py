@@ -1070,7 +1070,7 @@ class Bench(Case):
     def test_trace_table(self):
         words = ["bench", model("draft"), *"--prompt 8 --context 8 --batch 2 --repeat 2 --trace".split()]
         text = self.fine(*words)
-        for part in ("prefill of 8 tokens: 1 steps", "decode, batch 2, context 8: 32 steps", "linear, glu", "GB/s",
+        for part in ("prefill of 8 tokens: 2 steps", "decode, batch 2, context 8: 32 steps", "linear, glu", "GB/s",
                      "sampling", "rest of the engine"):
             self.assertIn(part, text)
         self.assertIn("does not measure", self.sentence(1, *words, "--backend", "ref"))

@@ -18,6 +18,7 @@
 enum {
     STEPS = 16,       /* of a timed segment */
     WARM_STEPS = 2,   /* before the first */
+    WARM_TOKENS = 16, /* of a prompt before all measurements */
     CHUNK = 512,      /* prompt tokens a step */
     REPEAT_MOST = 99, /* repetitions */
     BATCH_MOST = 256,
@@ -194,6 +195,20 @@ static weft_status end_trace(bench *b, const char *title, const char *members, w
 
 /* ---- reading a prompt ------------------------------------------------------------------------ */
 
+/* A few tokens, so that no measurement finds pages that nobody has touched yet. */
+static weft_status warm_up(bench *b, uint32_t n_prompt, weft_error *err)
+{
+    uint64_t checksum = b->checksum;
+    progress_show(&b->progress, "warming up");
+    weft_status status =
+        submit(b, UINT64_MAX, n_prompt < WARM_TOKENS ? n_prompt : WARM_TOKENS, 1, err);
+    while (status == WEFT_OK && !b->rows[0].done) status = step(b, err);
+    release_rows(b);
+    b->checksum = checksum;
+    progress_clear(&b->progress);
+    return status;
+}
+
 static weft_status end_prefill_trace(bench *b, uint32_t n_tokens, weft_error *err)
 {
     char title[64];
@@ -206,15 +221,13 @@ static weft_status end_prefill_trace(bench *b, uint32_t n_tokens, weft_error *er
 static weft_status bench_prefill(bench *b, uint32_t n_tokens, weft_error *err)
 {
     double rates[REPEAT_MOST];
-    weft_status status = WEFT_OK;
     uint64_t checksum = b->checksum;
+    weft_status status = begin_trace(b, err);
     for (uint32_t i = 0; i < b->v->n_repeats && status == WEFT_OK; i++) {
         progress_show(&b->progress, "prefill of %u tokens: %u of %u", n_tokens, i + 1,
                       b->v->n_repeats);
-        /* The first finds pages that nobody has touched yet. */
-        if (i == (b->v->n_repeats > 1 ? 1 : 0)) status = begin_trace(b, err);
         /* Other ids each time: no cache of prompts shall help. */
-        if (status == WEFT_OK) status = submit(b, (uint64_t)i << 32, n_tokens, 1, err);
+        status = submit(b, (uint64_t)i << 32, n_tokens, 1, err);
         uint64_t start = clock_now_ns();
         while (status == WEFT_OK && !b->rows[0].done) status = step(b, err);
         rates[i] = (double)n_tokens * 1e9 / (double)(clock_now_ns() - start);
@@ -485,6 +498,7 @@ static weft_status bench_all(bench *b, weft_error *err)
     const bench_values *v = b->v;
     weft_status status = count_params(b, err);
     if (status == WEFT_OK) status = measure_read(b, err);
+    if (status == WEFT_OK) status = warm_up(b, v->prompts.values[0], err);
     for (uint32_t i = 0; i < v->prompts.n && status == WEFT_OK; i++)
         status = bench_prefill(b, v->prompts.values[i], err);
     for (uint32_t i = 0; i < v->contexts.n && status == WEFT_OK; i++) {
@@ -542,13 +556,11 @@ const command COMMAND_bench = {
         "model\n"
         "fits the caches. The checksum is of the tokens: it changes when any of them does.\n"
         "\n"
-        "With --trace, what the timed steps did, prefill's first repetition left out when there "
-        "are\n"
-        "more: ms are of the thread that had most to do, idle ms how much less another had, and "
-        "barrier\n"
-        "is what threads need to meet; MB are of weights, or of keys and values, each once. "
-        "Reading\n"
-        "the clock is in the speeds of such a run.\n",
+        "With --trace, what the timed steps did: ms are of the thread that had most to do, idle ms "
+        "how\n"
+        "much less another had, and barrier is what threads need to meet; MB are of weights, or of "
+        "keys\n"
+        "and values, each once. Reading the clock is in the speeds of such a run.\n",
     .options = OPTIONS,
     .n_options = COUNT_OF(OPTIONS),
     .session_sets = SESSION_ENGINE | SESSION_OPEN,
