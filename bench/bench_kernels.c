@@ -2,7 +2,8 @@
  * read of memory in the same process, long batches in G multiply-adds a second beside a loop of f32
  * multiply-adds, attention.
  *
-XX
+ * Usage: bench_kernels [isa [threads [MB [i8]]]]; i8: inputs of 8 bits against codes. Numbers are
+ * the best of several runs. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -821,6 +821,27 @@ typedef struct weft_restored {
 WEFT_API weft_status weft_state_restore(weft_engine *engine, const char *path,
                                         weft_restored *restored, weft_error *err);
 
+/* Measures where the time of steps goes, from here on and anew; off: no longer, and what was
+ * measured is forgotten. Of the model's own graph: what drafts and what sees images is not part of
+ * it. Results stay the same bits. Outside of a step; UNSUPPORTED with "ref". */
+WEFT_API weft_status weft_engine_trace(weft_engine *engine, bool on, weft_error *err);
+
+typedef struct weft_trace_part {
+    uint32_t struct_size;
+    uint32_t n_in, n_out; /* of matrices: columns, and rows of all that are computed together */
+    const char *work;     /* "linear", "attend", ...; "barrier": threads met */
+    const char *weights;  /* encodings that it reads, "q4_k+q6_k"; "": none. As the trace lives */
+    uint64_t n_calls;
+    uint64_t n_bytes;    /* of weights, or of keys and values, each once a call */
+    double seconds;      /* of the thread that had most to do, each time */
+    double idle_seconds; /* how much less the one with least had */
+} weft_trace_part;
+
+/* Part i of a trace, in the order of the graph, but that the barrier is the first; ARGUMENT when
+ * there are no more. Together their seconds are the time of the runs. Outside of a step. */
+WEFT_API weft_status weft_engine_trace_part(const weft_engine *engine, uint32_t i,
+                                            weft_trace_part *part, weft_error *err);
+
 /* The machine's plain read with the engine's threads: the fastest of several loops over n_bytes
  * (at least 1 GiB for a figure to publish), in bytes a second. Allocates n_bytes meanwhile. */
 WEFT_API weft_status weft_engine_measure_read(weft_engine *engine, uint64_t n_bytes,

@@ -332,6 +332,23 @@ weft_status weft_state_restore(weft_engine *engine, const char *path, weft_resto
     return status == WEFT_OK ? API_GIVE(ours, restored, reason, "weft_restored", err) : status;
 }
 
+weft_status weft_engine_trace(weft_engine *engine, bool on, weft_error *err)
+{
+    weft_status status = need(engine, err);
+    return status == WEFT_OK ? engine_trace(engine, on, err) : status;
+}
+
+weft_status weft_engine_trace_part(const weft_engine *engine, uint32_t i, weft_trace_part *part,
+                                   weft_error *err)
+{
+    weft_trace_part ours;
+    weft_status status = need(engine, err);
+    if (status != WEFT_OK) return status;
+    uint32_t n = engine_trace_part(engine, i, &ours);
+    if (i >= n) return err_set(err, WEFT_ARGUMENT, "part %u, the trace has %u", i, n);
+    return API_GIVE(ours, part, idle_seconds, "weft_trace_part", err);
+}
+
 weft_status weft_engine_measure_read(weft_engine *engine, uint64_t n_bytes,
                                      double *bytes_per_second, weft_error *err)
 {

@@ -44,6 +44,17 @@ typedef struct backend_config {
     const backend_experts *experts;
 } backend_config;
 
+/* Where the time of runs went: one kind of work, in all of them. */
+typedef struct backend_trace_part {
+    const char *work;    /* "linear", "attend"; "barrier": what is not work. Static */
+    const char *weights; /* encodings of what it reads, "q4_k+q6_k"; "": none. As the trace lives */
+    uint32_t n_in, n_out; /* of matrices: columns, and rows of all that are computed together */
+    uint64_t n_calls;
+    uint64_t n_bytes; /* of weights, or of keys and values, each once a call */
+    uint64_t ns;      /* of the thread that had most to do, each time */
+    uint64_t idle_ns; /* how much less the one with least had */
+} backend_trace_part;
+
 /* One step: rows are sequences, tokens are concatenated row by row. */
 typedef struct backend_step {
     uint32_t n_tokens, n_rows, n_outputs, n_hidden;
@@ -194,6 +205,13 @@ typedef struct backend_api {
      * views' len is then undefined. */
     weft_status (*run)(backend *b, backend_plan *plan, const backend_step *step, weft_error *err);
     weft_status (*wait)(backend *b, weft_error *err);
+
+    /* Measures where the time of the plan's runs goes, from here on and anew; off: no longer, and
+     * what was measured is forgotten. NOMEM; UNSUPPORTED where nothing can be measured. */
+    weft_status (*trace)(backend *b, backend_plan *plan, bool on, weft_error *err);
+    /* Part i; returns how many there are, none without a trace. In the order of the plan, but that
+     * the barrier is the first; their ns together are the time of the runs. */
+    uint32_t (*trace_part)(const backend_plan *plan, uint32_t i, backend_trace_part *part);
 
     /* The fresh state of a recurrent layer anew, from its committed one and the first n positions
      * of the record that a run left in view: the bits that a step of those n alone would have made.

@@ -103,6 +103,22 @@ void host_no_experts(const backend_plan *plan, backend_expert_stats *stats)
     *stats = (backend_expert_stats){0};
 }
 
+weft_status host_no_trace(backend *b, backend_plan *plan, bool on, weft_error *err)
+{
+    (void)b;
+    (void)plan;
+    if (!on) return WEFT_OK;
+    return err_set(err, WEFT_UNSUPPORTED, "this backend does not measure where time goes");
+}
+
+uint32_t host_no_trace_part(const backend_plan *plan, uint32_t i, backend_trace_part *part)
+{
+    (void)plan;
+    (void)i;
+    (void)part;
+    return 0;
+}
+
 /* The columns of a key that are not its codec's. */
 static const kv_codec *tail_codec(const kv_geometry *g)
 {

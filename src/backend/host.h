@@ -9,9 +9,12 @@ weft_status host_supports(const backend *b, const graph *g, weft_error *err);
 void host_copy(backend *b, void *to, const void *from, size_t n_bytes);
 void host_convert(backend *b, const backend_conversion *c);
 
-/* backend_api.wait where a run has returned when it is done, .experts where none are streamed. */
+/* backend_api.wait where a run has returned when it is done, .experts where none are streamed,
+ * .trace and .trace_part where nothing is measured. */
 weft_status host_wait(backend *b, weft_error *err);
 void host_no_experts(const backend_plan *plan, backend_expert_stats *stats);
+weft_status host_no_trace(backend *b, backend_plan *plan, bool on, weft_error *err);
+uint32_t host_no_trace_part(const backend_plan *plan, uint32_t i, backend_trace_part *part);
 
 /* Writes one position of a sequence: k [n_heads, k_dim], v [n_heads, v_dim]; v is not looked at
  * where values are not stored. Returns how many numbers were not finite and are now. */

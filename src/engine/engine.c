@@ -347,6 +347,37 @@ void engine_drop_cache(weft_engine *e)
     thread_lock_drop(e->lock);
 }
 
+weft_status engine_trace(weft_engine *e, bool on, weft_error *err)
+{
+    thread_lock_take(e->lock);
+    bool stepping = e->stepping;
+    weft_status status = WEFT_OK;
+    if (!stepping) status = e->api->trace(e->backend, e->plan, on, err);
+    thread_lock_drop(e->lock);
+    return stepping ? err_set(err, WEFT_ARGUMENT, "a trace begins and ends outside of steps")
+                    : status;
+}
+
+uint32_t engine_trace_part(const weft_engine *e, uint32_t i, weft_trace_part *part)
+{
+    backend_trace_part of = {0};
+    thread_lock_take(e->lock);
+    uint32_t n = e->api->trace_part(e->plan, i, &of);
+    thread_lock_drop(e->lock);
+    *part = (weft_trace_part){
+        .struct_size = sizeof *part,
+        .work = of.work,
+        .weights = of.weights,
+        .n_in = of.n_in,
+        .n_out = of.n_out,
+        .n_calls = of.n_calls,
+        .n_bytes = of.n_bytes,
+        .seconds = (double)of.ns * 1e-9,
+        .idle_seconds = (double)of.idle_ns * 1e-9,
+    };
+    return n;
+}
+
 static weft_status measure_read(weft_engine *e, size_t size, double *bytes_per_second,
                                 weft_error *err)
 {

@@ -75,6 +75,9 @@ weft_status engine_state_save(weft_engine *e, const int32_t *tokens, uint32_t n,
 weft_status engine_state_restore(weft_engine *e, const char *path, weft_restored *out,
                                  weft_error *err);
 void engine_info(const weft_engine *e, weft_engine_info *info);
+weft_status engine_trace(weft_engine *e, bool on, weft_error *err);
+/* Part i; returns how many there are. */
+uint32_t engine_trace_part(const weft_engine *e, uint32_t i, weft_trace_part *part);
 weft_status engine_measure_read(weft_engine *e, uint64_t n_bytes, double *bytes_per_second,
                                 weft_error *err);
 

@@ -8,6 +8,7 @@
 #include "base/assert.h"
 #include "base/rng.h"
 #include "base/utf8.h"
+#include "sample/logits.h"
 
 #define SAMPLER(name, NAME) extern const sampler SAMPLER_##NAME;
 #include "sample/samplers/samplers.def"
@@ -74,20 +75,6 @@ float sample_number(double x)
     return x < (double)-FLT_MAX ? -FLT_MAX : (float)x;
 }
 
-/* The first of the largest; -1: none is a number above minus infinity. */
-static int32_t largest(const float *logits, uint32_t n_vocab)
-{
-    int32_t id = -1;
-    float best = -INFINITY;
-    for (uint32_t i = 0; i < n_vocab; i++) {
-        if (logits[i] > best) {
-            best = logits[i];
-            id = (int32_t)i;
-        }
-    }
-    return id;
-}
-
 /* ---- what the model gave --------------------------------------------------------------------- */
 
 /* Of a softmax: the largest logit, and ln of the sum of exp(logit - largest). */
@@ -97,13 +84,8 @@ typedef struct softmax {
 
 static softmax softmax_of(const float *logits, uint32_t n_vocab, int32_t best)
 {
-    double max = (double)logits[best];
-    double sum = 0.0;
-    for (uint32_t i = 0; i < n_vocab; i++) {
-        /* The second is for infinity less itself. */
-        if (!isnan(logits[i])) sum += (double)logits[i] == max ? 1.0 : exp((double)logits[i] - max);
-    }
-    return (softmax){max, log(sum)};
+    float max = logits[best];
+    return (softmax){(double)max, log(logits_sum_exp(logits, n_vocab, max))};
 }
 
 static float logprob(softmax s, float logit)
@@ -199,13 +181,13 @@ weft_status sample_token(const sample_input *in, sample_scratch *scratch, sample
                          weft_error *err)
 {
     *out = (sample){-1, 0.0F, 0};
-    int32_t best = largest(in->logits, in->n_vocab);
+    int32_t best = logits_largest(in->logits, in->n_vocab);
     if (best < 0) {
         return err_set(err, WEFT_FORMAT, "none of %u logits is a number above minus infinity",
                        in->n_vocab);
     }
     const float *logits = adjust(in, scratch);
-    int32_t id = logits == in->logits ? best : largest(logits, in->n_vocab);
+    int32_t id = logits == in->logits ? best : logits_largest(logits, in->n_vocab);
     if (id < 0) {
         return err_set(err, WEFT_ARGUMENT,
                        "no token may be sampled: what is forbidden leaves none of %u", in->n_vocab);

@@ -1,4 +1,5 @@
-/* test_engine.c - what weft_model_state_bytes says is what an engine takes. */
+/* test_engine.c - what weft_model_state_bytes says is what an engine takes; and where its steps say
+ * that their time went. */
 #include <stdio.h>
 #include <string.h>
 
@@ -136,11 +137,78 @@ static void test_refusals(void **state)
     weft_model_close(model);
 }
 
+static void run_to_end(weft_engine *e, uint32_t n_new)
+{
+    weft_handle handle = submit(e, 5, n_new);
+    bool done = false;
+    for (uint32_t n_active; !done;) {
+        assert_ok(weft_step(e, &n_active, NULL), NULL);
+        poll_all(e, handle, &done);
+    }
+    assert_ok(weft_release(e, handle, NULL), NULL);
+}
+
+/* Of all parts; the last call says how many there are. */
+static double trace_seconds(const weft_engine *e, uint64_t *n_calls)
+{
+    double seconds = 0.0;
+    weft_error err = {WEFT_OK, ""};
+    *n_calls = 0;
+    for (uint32_t i = 0;; i++) {
+        weft_trace_part part = {.struct_size = sizeof part};
+        weft_status status = weft_engine_trace_part(e, i, &part, &err);
+        if (status != WEFT_OK) {
+            char expected[64];
+            snprintf(expected, sizeof expected, "part %u, the trace has %u", i, i);
+            assert_status(WEFT_ARGUMENT, status, &err);
+            assert_message(&err, expected);
+            return seconds;
+        }
+        assert_true(part.work[0] != '\0' && part.idle_seconds <= part.seconds);
+        seconds += part.seconds;
+        *n_calls += part.n_calls;
+    }
+}
+
+/* What is traced are steps between its beginning and its end, and no more than those took. */
+static void test_trace(void **state)
+{
+    (void)state;
+    weft_model *model = run_open_model(GOLDEN_PATH("llama"));
+    weft_engine_options options = {.struct_size = sizeof options, .context = CONTEXT};
+    weft_engine *e = run_open_engine(model, &options);
+    weft_engine_info before = {.struct_size = sizeof before};
+    weft_engine_info after = before;
+    weft_error err = {WEFT_OK, ""};
+    uint64_t n_calls;
+    assert_true(trace_seconds(e, &n_calls) == 0.0 && n_calls == 0);
+    run_to_end(e, 4);
+    assert_ok(weft_engine_get_info(e, &before, NULL), NULL);
+    assert_ok(weft_engine_trace(e, true, &err), &err);
+    run_to_end(e, 20);
+    assert_ok(weft_engine_get_info(e, &after, NULL), NULL);
+    double seconds = trace_seconds(e, &n_calls);
+    assert_true(n_calls > after.n_steps - before.n_steps);
+    assert_true(seconds > 0.0 && seconds <= (double)(after.ns_runs - before.ns_runs) * 1e-9);
+    weft_trace_part part = {.struct_size = 8};
+    assert_status(WEFT_ARGUMENT, weft_engine_trace_part(e, 0, &part, &err), &err);
+    assert_status(WEFT_ARGUMENT, weft_engine_trace_part(NULL, 0, &part, &err), &err);
+    assert_status(WEFT_ARGUMENT, weft_engine_trace_part(e, 0, NULL, &err), &err);
+    assert_status(WEFT_ARGUMENT, weft_engine_trace(NULL, true, &err), &err);
+    assert_ok(weft_engine_trace(e, false, &err), &err);
+    assert_true(trace_seconds(e, &n_calls) == 0.0 && n_calls == 0);
+    /* It ends with its engine, too. */
+    assert_ok(weft_engine_trace(e, true, &err), &err);
+    weft_engine_close(e);
+    weft_model_close(model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_state_bytes),
         cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_trace),
     };
     return TEST_RUN("api/engine", tests);
 }

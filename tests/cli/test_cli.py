@@ -1044,6 +1044,37 @@ class Bench(Case):
         again = self.bench("--kv", "k=f16,v=f32", "--threads", "2")
         self.assertEqual(again["checksum"], result["checksum"])
 
+    def test_trace(self):
+        """Speeds are as without, and what a step does adds up to it."""
+        plain = self.bench("--threads", "2")
+        traced = self.bench("--threads", "2", "--trace")
+        self.assertNotIn("trace", plain)
+        self.assertEqual(traced["checksum"], plain["checksum"])
+        prefill, *decode = traced["trace"]
+        self.assertEqual(prefill["prefill"], 40)
+        self.assertEqual([(of["batch"], of["context"]) for of in decode], [(1, 24), (3, 24)])
+        for of in traced["trace"]:
+            parts = {part["work"]: part for part in of["parts"]}
+            self.assertTrue({"barrier", "linear", "linear, glu", "head", "attend", "rms_norm"} <= set(parts))
+            total = sum(part["seconds"] for part in of["parts"]) + of["sampling"] + of["rest"]
+            self.assertAlmostEqual(total, of["seconds"], delta=0.02 * of["seconds"])
+            weights = [part for part in of["parts"] if part["weights"]]
+            self.assertTrue(all(part["bytes"] > 0 and part["rows"] > 0 for part in weights))
+        # A step of a token reads the weights once, but for its row of the embedding.
+        one = decode[0]
+        weights = sum(part["bytes"] for part in one["parts"] if part["weights"])
+        self.assertEqual(one["steps"], 16)
+        self.assertAlmostEqual(weights / 16 / traced["decode"][0]["bytes_per_step"], 1, delta=0.3)
+        self.assertLess(weights / 16, traced["decode"][0]["bytes_per_step"])
+
+    def test_trace_table(self):
+        words = ["bench", model("draft"), *"--prompt 8 --context 8 --batch 2 --repeat 2 --trace".split()]
+        text = self.fine(*words)
+        for part in ("prefill of 8 tokens: 2 steps", "decode, batch 2, context 8: 32 steps", "linear, glu", "GB/s",
+                     "sampling", "rest of the engine"):
+            self.assertIn(part, text)
+        self.assertIn("does not measure", self.sentence(1, *words, "--backend", "ref"))
+
     def test_drafts(self):
         plain = self.bench("--kv", "affine8g32")
         drafted = self.bench("--kv", "affine8g32", "--draft", "ngram")

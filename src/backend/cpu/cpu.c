@@ -71,8 +71,10 @@ static weft_status cpu_run_step(backend *b, backend_plan *plan, const backend_st
     }
     cpu_run r = {b, plan, step};
     atomic_store_explicit(&plan->failed, WEFT_OK, memory_order_relaxed);
+    if (plan->trace != NULL) cpu_trace_start(plan->trace);
     thread_pool_run(b->pool, cpu_run_thread, &r);
     weft_status status = (weft_status)atomic_load_explicit(&plan->failed, memory_order_relaxed);
+    if (plan->trace != NULL && status == WEFT_OK) cpu_trace_fold(&r);
     if (plan->store != NULL) experts_rest(plan->store);
     return status == WEFT_OK ? WEFT_OK : err_set(err, status, "%s", plan->error.message);
 }
@@ -139,6 +141,8 @@ const backend_api BACKEND_CPU = {
     .experts = cpu_experts,
     .run = cpu_run_step,
     .wait = host_wait,
+    .trace = cpu_trace_set,
+    .trace_part = cpu_trace_part,
     .replay = cpu_replay,
     .measure_read = cpu_measure_read,
 };

@@ -138,6 +138,8 @@ enum { EXPERT_TOKENS = 16 };
  * together, and how many those may be. */
 enum { ATTEND_QUERIES = 16, ATTEND_TASK_QUERIES = 64, ATTEND_TILES = 16 };
 
+typedef struct cpu_trace cpu_trace; /* of trace.c */
+
 struct backend_plan {
     const graph *g;
     backend_limits limits;
@@ -176,7 +178,8 @@ struct backend_plan {
         uint32_t *list;        /* [n_experts] */
         bool *listed;          /* [n_experts] */
     } guess;
-    arena arena; /* owns all of the above */
+    arena arena;      /* owns all of the above */
+    cpu_trace *trace; /* NULL: nobody asks where time goes */
 };
 
 /* One run. */
@@ -259,6 +262,18 @@ void cpu_guess_experts(const cpu_run *r, graph_id layer);
 /* Cleared memory of the plan, aligned to a cache line; NULL when refused. */
 void *cpu_plan_take(backend_plan *p, size_t count, size_t size);
 bool cpu_plan_input(const backend *b, backend_plan *p, cpu_input *in, size_t n, size_t codes_bytes);
+
+/* Where the time of runs goes: backend_api.trace and trace_part. */
+weft_status cpu_trace_set(backend *b, backend_plan *plan, bool on, weft_error *err);
+uint32_t cpu_trace_part(const backend_plan *plan, uint32_t i, backend_trace_part *part);
+
+/* What a run with a trace calls: before and after, and each thread as it begins and ends a phase,
+ * and has done an operation of PHASE_TOKENS. */
+void cpu_trace_start(cpu_trace *t);
+void cpu_trace_fold(const cpu_run *r);
+void cpu_trace_begin(cpu_trace *t, uint32_t phase_i, uint32_t thread_i);
+void cpu_trace_end(const cpu_run *r, uint32_t phase_i, uint32_t thread_i);
+void cpu_trace_op(cpu_trace *t, uint32_t op_i, uint32_t thread_i);
 
 /* The recurrence of phase_i, for one thread. */
 void cpu_recur(const cpu_run *r, uint32_t phase_i, uint32_t thread_i);

@@ -671,6 +671,7 @@ weft_status cpu_plan(backend *b, const graph *g, const backend_limits *limits, b
 void cpu_plan_free(backend *b, backend_plan *plan)
 {
     if (plan == NULL) return;
+    cpu_trace_set(b, plan, false, NULL);
     experts_destroy(plan->store);
     arena_deinit(&plan->arena);
     mem_free(b->env.allocator, plan, sizeof *plan);

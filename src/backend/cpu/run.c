@@ -396,6 +396,7 @@ static void run_tokens(const cpu_run *r, const phase *ph, uint32_t thread_i)
         } else {
             run_ropes(r, t);
         }
+        if (r->p->trace != NULL) cpu_trace_op(r->p->trace, ph->first + i, thread_i);
     }
 }
 
@@ -475,49 +476,58 @@ static void run_linear(const cpu_run *r, uint32_t phase_i, uint32_t thread_i)
     }
 }
 
+static void run_phase(const cpu_run *r, uint32_t phase_i, uint32_t thread_i)
+{
+    const phase *ph = &r->p->phases[phase_i];
+    atomic_uint *next = &r->p->next[(size_t)2 * phase_i];
+    switch (ph->kind) {
+    case PHASE_TOKENS:
+        run_tokens(r, ph, thread_i);
+        break;
+    case PHASE_LINEAR:
+        run_linear(r, phase_i, thread_i);
+        break;
+    case PHASE_RECUR:
+        cpu_recur(r, phase_i, thread_i);
+        break;
+    case PHASE_ATTEND:
+        cpu_attend(r, phase_i, thread_i);
+        break;
+    case PHASE_SELECT:
+        cpu_select(r, phase_i, thread_i);
+        break;
+    case PHASE_HEADS:
+        cpu_run_heads(r, phase_i, thread_i);
+        break;
+    case PHASE_GROUP:
+        if (thread_i == 0) cpu_group_pairs(r, ph);
+        break;
+    case PHASE_INNER:
+        cpu_run_inner(r, ph, next, thread_i);
+        break;
+    case PHASE_PAIRS:
+        cpu_prepare_pairs(r, ph, thread_i);
+        break;
+    case PHASE_OUTER:
+        cpu_run_outer(r, ph, next, thread_i);
+        break;
+    case PHASE_STREAM:
+        cpu_run_stream(r, phase_i, thread_i);
+        break;
+    }
+}
+
 void cpu_run_thread(void *user, uint32_t thread_i)
 {
     const cpu_run *r = user;
+    cpu_trace *trace = r->p->trace;
     for (uint32_t i = 0; i < r->p->n_phases; i++) {
-        const phase *ph = &r->p->phases[i];
         if (i != 0) thread_pool_barrier(r->b->pool, thread_i);
         /* Set by PHASE_STREAM only, and seen by all alike. */
         if (atomic_load_explicit(&r->p->failed, memory_order_relaxed) != WEFT_OK) return;
-        if (cpu_n_rows(r, ph->rows) == 0) continue;
-        switch (ph->kind) {
-        case PHASE_TOKENS:
-            run_tokens(r, ph, thread_i);
-            break;
-        case PHASE_LINEAR:
-            run_linear(r, i, thread_i);
-            break;
-        case PHASE_RECUR:
-            cpu_recur(r, i, thread_i);
-            break;
-        case PHASE_ATTEND:
-            cpu_attend(r, i, thread_i);
-            break;
-        case PHASE_SELECT:
-            cpu_select(r, i, thread_i);
-            break;
-        case PHASE_HEADS:
-            cpu_run_heads(r, i, thread_i);
-            break;
-        case PHASE_GROUP:
-            if (thread_i == 0) cpu_group_pairs(r, ph);
-            break;
-        case PHASE_INNER:
-            cpu_run_inner(r, ph, &r->p->next[(size_t)2 * i], thread_i);
-            break;
-        case PHASE_PAIRS:
-            cpu_prepare_pairs(r, ph, thread_i);
-            break;
-        case PHASE_OUTER:
-            cpu_run_outer(r, ph, &r->p->next[(size_t)2 * i], thread_i);
-            break;
-        case PHASE_STREAM:
-            cpu_run_stream(r, i, thread_i);
-            break;
-        }
+        if (cpu_n_rows(r, r->p->phases[i].rows) == 0) continue;
+        if (trace != NULL) cpu_trace_begin(trace, i, thread_i);
+        run_phase(r, i, thread_i);
+        if (trace != NULL) cpu_trace_end(r, i, thread_i);
     }
 }

@@ -6,11 +6,10 @@
  * derived bounds. */
 #include "backend/ref/ref.h"
 
-#include "backend/host.h"
-
 #include <math.h>
 #include <string.h>
 
+#include "backend/host.h"
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/fp.h"
@@ -992,6 +991,8 @@ const backend_api BACKEND_REF = {
     .experts = host_no_experts,
     .run = ref_run,
     .wait = host_wait,
+    .trace = host_no_trace,
+    .trace_part = host_no_trace_part,
     .replay = ref_replay,
     .measure_read = ref_measure_read,
 };

@@ -13,10 +13,12 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "cli/commands/command.h"
+#include "cli/trace.h"
 
 enum {
     STEPS = 16,       /* of a timed segment */
     WARM_STEPS = 2,   /* before the first */
+    WARM_TOKENS = 16, /* of a prompt before all measurements */
     CHUNK = 512,      /* prompt tokens a step */
     REPEAT_MOST = 99, /* repetitions */
     BATCH_MOST = 256,
@@ -28,7 +30,7 @@ enum {
 
 typedef struct bench_values {
     session_values session;
-    bool json;
+    bool json, trace;
     uint32_t n_repeats;
     option_list prompts, contexts, batches;
     const char *draft;
@@ -48,6 +50,8 @@ static const option_row OPTIONS[] = {
      "what guesses tokens in advance, as with run (default: none)", 0, 0, NULL},
     {"repeat", OPTION_COUNT, AT(n_repeats), "N",
      "repetitions, of which the median counts (default: 5)", 1, REPEAT_MOST, NULL},
+    {"trace", OPTION_FLAG, AT(trace), NULL, "shows where the time of steps goes, by kind of work",
+     0, 0, NULL},
 };
 
 static const bench_values DEFAULTS = {
@@ -95,6 +99,8 @@ typedef struct bench {
     uint32_t n_prefill;
     decode_result decode[OPTION_LIST_MOST * OPTION_LIST_MOST];
     uint32_t n_decode;
+    step_trace trace;
+    strbuf tables, traces; /* what --trace shows, as text and as the elements of a JSON array */
 } bench;
 
 /* ---- requests -------------------------------------------------------------------------------- */
@@ -170,13 +176,53 @@ static double median(double *values, uint32_t n)
     return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2.0;
 }
 
+/* ---- where time goes ------------------------------------------------------------------------- */
+
+static weft_status begin_trace(bench *b, weft_error *err)
+{
+    return b->v->trace ? step_trace_begin(&b->trace, b->s.engine, err) : WEFT_OK;
+}
+
+/* members: of the element, what was measured. */
+static weft_status end_trace(bench *b, const char *title, const char *members, weft_error *err)
+{
+    if (b->trace.engine == NULL) return WEFT_OK;
+    strbuf_printf(&b->traces, "%s{%s", b->traces.len > 0 ? "," : "", members);
+    weft_status status = step_trace_end(&b->trace, title, &b->tables, &b->traces, err);
+    strbuf_add_text(&b->traces, "}");
+    return status;
+}
+
 /* ---- reading a prompt ------------------------------------------------------------------------ */
+
+/* A few tokens, so that no measurement finds pages that nobody has touched yet. */
+static weft_status warm_up(bench *b, uint32_t n_prompt, weft_error *err)
+{
+    uint64_t checksum = b->checksum;
+    progress_show(&b->progress, "warming up");
+    weft_status status =
+        submit(b, UINT64_MAX, n_prompt < WARM_TOKENS ? n_prompt : WARM_TOKENS, 1, err);
+    while (status == WEFT_OK && !b->rows[0].done) status = step(b, err);
+    release_rows(b);
+    b->checksum = checksum;
+    progress_clear(&b->progress);
+    return status;
+}
+
+static weft_status end_prefill_trace(bench *b, uint32_t n_tokens, weft_error *err)
+{
+    char title[64];
+    char members[64];
+    snprintf(title, sizeof title, "prefill of %u tokens", n_tokens);
+    snprintf(members, sizeof members, "\"prefill\":%u", n_tokens);
+    return end_trace(b, title, members, err);
+}
 
 static weft_status bench_prefill(bench *b, uint32_t n_tokens, weft_error *err)
 {
     double rates[REPEAT_MOST];
-    weft_status status = WEFT_OK;
     uint64_t checksum = b->checksum;
+    weft_status status = begin_trace(b, err);
     for (uint32_t i = 0; i < b->v->n_repeats && status == WEFT_OK; i++) {
         progress_show(&b->progress, "prefill of %u tokens: %u of %u", n_tokens, i + 1,
                       b->v->n_repeats);
@@ -190,6 +236,7 @@ static weft_status bench_prefill(bench *b, uint32_t n_tokens, weft_error *err)
     }
     b->checksum = checksum;
     progress_clear(&b->progress);
+    if (status == WEFT_OK) status = end_prefill_trace(b, n_tokens, err);
     if (status != WEFT_OK) return status;
     double tok_s = median(rates, b->v->n_repeats);
     b->prefill[b->n_prefill++] =
@@ -271,6 +318,7 @@ static weft_status time_steps(bench *b, double *rates, uint64_t *kv_bytes, decod
     uint32_t context = r->context;
     weft_status status = WEFT_OK;
     for (uint32_t i = 0; i < WARM_STEPS && status == WEFT_OK; i++) status = step(b, err);
+    if (status == WEFT_OK) status = begin_trace(b, err);
     uint64_t first = tokens_so_far(b);
     count_drafts(b, &r->n_drafted, &r->n_accepted);
     for (uint32_t i = 0; i < b->v->n_repeats && status == WEFT_OK; i++) {
@@ -290,6 +338,15 @@ static weft_status time_steps(bench *b, double *rates, uint64_t *kv_bytes, decod
     return status;
 }
 
+static weft_status end_decode_trace(bench *b, const decode_result *r, weft_error *err)
+{
+    char title[64];
+    char members[64];
+    snprintf(title, sizeof title, "decode, batch %u, context %u", r->n_rows, r->context);
+    snprintf(members, sizeof members, "\"batch\":%u,\"context\":%u", r->n_rows, r->context);
+    return end_trace(b, title, members, err);
+}
+
 static weft_status bench_decode(bench *b, uint32_t n_rows, uint32_t context, weft_error *err)
 {
     double rates[REPEAT_MOST];
@@ -297,6 +354,7 @@ static weft_status bench_decode(bench *b, uint32_t n_rows, uint32_t context, wef
     weft_status status = read_prompts(b, n_rows, context, err);
     decode_result r = {.n_rows = n_rows, .context = context};
     if (status == WEFT_OK) status = time_steps(b, rates, &kv_bytes, &r, err);
+    if (status == WEFT_OK) status = end_decode_trace(b, &r, err);
     release_rows(b);
     progress_clear(&b->progress);
     if (status != WEFT_OK) return status;
@@ -334,8 +392,11 @@ static weft_status print_json(const bench *b, const char *model, weft_error *err
         strbuf_printf(&out, ",\"bytes_per_step\":%llu,\"share\":%.4f}",
                       (unsigned long long)r->bytes_per_step, r->share);
     }
+    strbuf_add_text(&out, "]");
+    if (b->v->trace) strbuf_printf(&out, ",\"trace\":[%s]", strbuf_text(&b->traces));
     weft_status status =
-        strbuf_printf(&out, "],\"checksum\":\"%016llx\"", (unsigned long long)b->checksum);
+        strbuf_printf(&out, ",\"checksum\":\"%016llx\"", (unsigned long long)b->checksum);
+    if (status == WEFT_OK) status = b->traces.status;
     session_add_experts(&b->s, &out);
     if (status == WEFT_OK) status = strbuf_add_text(&out, "}\n");
     if (status == WEFT_OK) {
@@ -367,6 +428,7 @@ static void print_table(const bench *b, const char *model)
             printf("%51llu of %llu drafts right\n", (unsigned long long)r->n_accepted,
                    (unsigned long long)r->n_drafted);
     }
+    fputs(strbuf_text(&b->tables), stdout);
     printf("\nchecksum of the tokens %016llx\n", (unsigned long long)b->checksum);
     session_print_experts(&b->s, stdout);
 }
@@ -436,6 +498,7 @@ static weft_status bench_all(bench *b, weft_error *err)
     const bench_values *v = b->v;
     weft_status status = count_params(b, err);
     if (status == WEFT_OK) status = measure_read(b, err);
+    if (status == WEFT_OK) status = warm_up(b, v->prompts.values[0], err);
     for (uint32_t i = 0; i < v->prompts.n && status == WEFT_OK; i++)
         status = bench_prefill(b, v->prompts.values[i], err);
     for (uint32_t i = 0; i < v->contexts.n && status == WEFT_OK; i++) {
@@ -454,6 +517,8 @@ static int run(const void *values, const char *path)
         return EXIT_FAILED;
     }
     b->v = values;
+    strbuf_init(&b->tables, mem_system(), 0);
+    strbuf_init(&b->traces, mem_system(), 0);
     bool usage = false;
     weft_status status = session_open_model(&b->s, &b->v->session, path, &err);
     if (status == WEFT_OK) {
@@ -468,6 +533,8 @@ static int run(const void *values, const char *path)
     }
     progress_clear(&b->progress);
     session_close(&b->s);
+    strbuf_deinit(&b->tables);
+    strbuf_deinit(&b->traces);
     mem_free(mem_system(), b, sizeof *b);
     return status == WEFT_OK ? EXIT_FINE : report_failure(&err, usage);
 }
@@ -487,7 +554,13 @@ const command COMMAND_bench = {
         "step's\n"
         "time, against a plain read of 1 GiB with the same threads. Above 100% means that the "
         "model\n"
-        "fits the caches. The checksum is of the tokens: it changes when any of them does.\n",
+        "fits the caches. The checksum is of the tokens: it changes when any of them does.\n"
+        "\n"
+        "With --trace, what the timed steps did: ms are of the thread that had most to do, idle ms "
+        "how\n"
+        "much less another had, and barrier is what threads need to meet; MB are of weights, or of "
+        "keys\n"
+        "and values, each once. Reading the clock is in the speeds of such a run.\n",
     .options = OPTIONS,
     .n_options = COUNT_OF(OPTIONS),
     .session_sets = SESSION_ENGINE | SESSION_OPEN,
