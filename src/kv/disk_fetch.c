@@ -5,7 +5,6 @@
 
 #include <string.h>
 
-
 #include "base/assert.h"
 #include "base/hash.h"
 #include "kv/prefix_match.h"
