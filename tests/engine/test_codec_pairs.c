@@ -58,10 +58,10 @@ static void add_layer(safetensors_builder *b, const shape *s, uint32_t layer)
         uint64_t rows, cols;
         double scale;
     } matrices[] = {
-        {"self_attn.q_proj", q, HIDDEN, 1.5},    {"self_attn.k_proj", kv, HIDDEN, 1.5},
-        {"self_attn.v_proj", kv, HIDDEN, 1.0},   {"self_attn.o_proj", HIDDEN, q, 2.0},
-        {"mlp.gate_proj", HIDDEN, HIDDEN, 1.0},  {"mlp.up_proj", HIDDEN, HIDDEN, 1.0},
-        {"mlp.down_proj", HIDDEN, HIDDEN, 1.0},  {"input_layernorm", HIDDEN, 0, 0},
+        {"self_attn.q_proj", q, HIDDEN, 1.5},       {"self_attn.k_proj", kv, HIDDEN, 1.5},
+        {"self_attn.v_proj", kv, HIDDEN, 1.0},      {"self_attn.o_proj", HIDDEN, q, 2.0},
+        {"mlp.gate_proj", HIDDEN, HIDDEN, 1.0},     {"mlp.up_proj", HIDDEN, HIDDEN, 1.0},
+        {"mlp.down_proj", HIDDEN, HIDDEN, 1.0},     {"input_layernorm", HIDDEN, 0, 0},
         {"post_attention_layernorm", HIDDEN, 0, 0},
     };
     for (size_t i = 0; i < sizeof matrices / sizeof matrices[0]; i++) {
@@ -83,13 +83,13 @@ static weft_model *open_shape(test_folder *folder, const shape *s)
     for (uint32_t i = 0; i < LAYERS; i++) add_layer(&b, s, i);
     safetensors_write(&b, folder, "model.safetensors");
     safetensors_deinit(&b);
-    int n = snprintf(config, sizeof config,
-                     "{\"model_type\":\"llama\",\"num_hidden_layers\":%d,\"hidden_size\":%d,"
-                     "\"num_attention_heads\":%u,\"num_key_value_heads\":%u,\"head_dim\":%u,"
-                     "\"intermediate_size\":%d,\"vocab_size\":%d,\"max_position_embeddings\":1024,"
-                     "\"rms_norm_eps\":1e-5,\"rope_theta\":10000.0,\"hidden_act\":\"silu\"}",
-                     LAYERS, HIDDEN, s->n_kv_heads * s->ratio, s->n_kv_heads, s->head, HIDDEN,
-                     VOCAB);
+    int n =
+        snprintf(config, sizeof config,
+                 "{\"model_type\":\"llama\",\"num_hidden_layers\":%d,\"hidden_size\":%d,"
+                 "\"num_attention_heads\":%u,\"num_key_value_heads\":%u,\"head_dim\":%u,"
+                 "\"intermediate_size\":%d,\"vocab_size\":%d,\"max_position_embeddings\":1024,"
+                 "\"rms_norm_eps\":1e-5,\"rope_theta\":10000.0,\"hidden_act\":\"silu\"}",
+                 LAYERS, HIDDEN, s->n_kv_heads * s->ratio, s->n_kv_heads, s->head, HIDDEN, VOCAB);
     test_folder_write(folder, "config.json", config, (size_t)n);
     return run_open_model(folder->path);
 }
@@ -327,10 +327,10 @@ static void test_b01_text(void **state)
         const char *spec;
         uint32_t least;
     } NAMED[] = {
-        {"f16", 98},        {"bf16", 95},       {"affine8g32", 95}, {"affine8g64", 95},
+        {"f16", 98},         {"bf16", 95},       {"affine8g32", 95}, {"affine8g64", 95},
         {"affine8g128", 95}, {"q8_0", 95},       {"turbo-k8v8", 95}, {"turbo-k8v5", 92},
-        {"turbo-k8v4", 88}, {"affine4g32", 85}, {"affine4g64", 85}, {"turbo-k8v3", 85},
-        {"turbo-k5v3", 82}, {"turbo-k4v3", 80}, {"turbo-k8v2", 72}, {"turbo-k4v2", 70},
+        {"turbo-k8v4", 88},  {"affine4g32", 85}, {"affine4g64", 85}, {"turbo-k8v3", 85},
+        {"turbo-k5v3", 82},  {"turbo-k4v3", 80}, {"turbo-k8v2", 72}, {"turbo-k4v2", 70},
     };
     size_t n;
     const kv_codec *table = kv_codec_table(&n);
