@@ -1022,7 +1022,7 @@ class Bench(Case):
 
     def test_json(self):
         result = self.bench("--kv", "k=f16,v=f32", "--threads", "1")
-        keys = "model backend threads read_gb_s load_ms prefill decode checksum"
+        keys = "model backend threads read_gb_s load_ms prefill decode checksum agreement"
         self.assertEqual(list(result), keys.split())
         self.assertEqual(list(result["prefill"][0]), ["tokens", "tok_s", "tflop_s"])
         keys = "batch context kv tok_s bytes_per_step share"
@@ -1043,6 +1043,18 @@ class Bench(Case):
         self.assertRegex(result["checksum"], r"\A[0-9a-f]{16}\Z")
         again = self.bench("--kv", "k=f16,v=f32", "--threads", "2")
         self.assertEqual(again["checksum"], result["checksum"])
+
+    def test_b03_codecs(self):
+        """Tokens of each codec are told by a checksum, and held against those with f32."""
+        for kv, least in (("f32", 40), ("q8_0", 24), ("affine4g64", 5), ("turbo-k8v4", 10)):
+            result = self.bench("--kv", kv)
+            self.assertRegex(result["checksum"], r"\A[0-9a-f]{16}\Z")
+            agreement = result["agreement"]
+            self.assertEqual(list(agreement), ["tokens", "same", "least"])
+            self.assertEqual((agreement["tokens"], agreement["least"]), (40, least))
+            self.assertGreaterEqual(agreement["same"], least)
+        words = ["bench", GOLDEN / "llama", "--context", "8", "--repeat", "1", "--kv", "q8_0"]
+        self.assertRegex(self.sentence(1, *words), "q8_0.* heads of 16")
 
     def test_drafts(self):
         plain = self.bench("--kv", "affine8g32")
@@ -1068,7 +1080,7 @@ class Bench(Case):
     def test_table(self):
         words = "--prompt 8 --context 8 --batch 2 --repeat 2".split()
         text = self.fine("bench", model("window-mlx4"), "--kv", "turbo-k8v3", *words)
-        for part in ("plain read", "GB/s", "prefill", "decode", "tok/s", "checksum of the tokens"):
+        for part in ("plain read", "GB/s", "prefill", "decode", "tok/s", "checksum of the tokens", " of 40 tokens are those"):
             self.assertIn(part, text)
 
     def test_made_models(self):

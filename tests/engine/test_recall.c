@@ -171,9 +171,9 @@ static void test_b04_locker_code(void **state)
 {
     (void)state;
     static const char *const CODECS[] = {
-        "f32",        "bf16",       "affine8g32", "affine8g64", "q8_0",       "turbo-k8v8",
-        "turbo-k8v5", "turbo-k8v4", "affine4g32", "affine4g64", "turbo-k8v3", "turbo-k5v3",
-        "turbo-k4v3", "turbo-k8v2", "turbo-k4v2",
+        "f32",        "bf16",       "affine8g32", "affine8g64", "q8_0",
+        "turbo-k8v8", "turbo-k8v5", "turbo-k8v4", "affine4g32", "affine4g64",
+        "turbo-k8v3", "turbo-k5v3", "turbo-k4v3", "turbo-k8v2", "turbo-k4v2",
     };
     char path[600];
     const char *found =
