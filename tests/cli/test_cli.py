@@ -1053,7 +1053,7 @@ class Bench(Case):
             self.assertEqual(list(agreement), ["tokens", "same", "least"])
             self.assertEqual((agreement["tokens"], agreement["least"]), (40, least))
             self.assertGreaterEqual(agreement["same"], least)
-        words = ["bench", GOLDEN / "llama", "--context", "8", "--repeat", "1", "--kv", "q8_0"]
+        words = ["bench", GOLDEN / "llama", "--kv", "q8_0", "--context", "8", "--prompt", "8"]
         self.assertRegex(self.sentence(1, *words), "q8_0.* heads of 16")
 
     def test_drafts(self):
