@@ -81,8 +81,7 @@ static weft_status go_on(weft_engine *engine, uint32_t n_vocab, int32_t *ids, we
     if (status == WEFT_OK && a.n_tokens < AGREEMENT_TOKENS)
         status = err_set(err, WEFT_LIMIT, "the model ended after %u tokens of %d", a.n_tokens,
                          AGREEMENT_TOKENS);
-    if (status == WEFT_OK)
-        memcpy(ids + AGREEMENT_PROMPT, a.tokens, AGREEMENT_TOKENS * sizeof *ids);
+    if (status == WEFT_OK) memcpy(ids + AGREEMENT_PROMPT, a.tokens, AGREEMENT_TOKENS * sizeof *ids);
     answer_deinit(&a);
     return status;
 }

@@ -93,9 +93,10 @@ static void test_b03_bounds(void **state)
     static const struct {
         const char *kv;
         uint32_t least;
-    } BOUNDS[] = {{"f32", 40},        {"bf16", 26},       {"k=f32,v=bf16", 30}, {"affine8g64", 24},
-                  {"turbo-k8v4", 10}, {"affine4g32", 5},  {"turbo-k4v3", 2},    {"turbo-k8v2", 2},
-                  };
+    } BOUNDS[] = {
+        {"f32", 40},        {"bf16", 26},      {"k=f32,v=bf16", 30}, {"affine8g64", 24},
+        {"turbo-k8v4", 10}, {"affine4g32", 5}, {"turbo-k4v3", 2},    {"turbo-k8v2", 2},
+    };
     weft_model *model = run_open_model(TINY_PATH("draft"));
     for (size_t i = 0; i < COUNT_OF(BOUNDS); i++) {
         agreement a = measure(model, BOUNDS[i].kv);

@@ -118,8 +118,6 @@ static void check(const setting *s)
         uint32_t least = i == 1 ? n - MORE - 1 : s->n_prompt - 1;
         if (i == 2) ids[s->n_prompt - 20] ^= 1;
         if (i == 2) least = needs ? 0 : s->n_prompt - 20;
-        /* Where windows are shorter than pages, of two boundaries in one the first is kept. */
-        if (i == 1 && needs) least = s->n_prompt - 1;
         check_again(s, e, bare, n_vocab, ids, n, least);
         assert_true(i == 2 || info_of(e).n_disk_tokens >= least);
         weft_engine_close(e);
