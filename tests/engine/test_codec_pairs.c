@@ -160,8 +160,8 @@ static int32_t *golden_ids(const weft_model *model, const int32_t *prompt, uint3
 
 /* ---- every pair ------------------------------------------------------------------------------ */
 
-/* Of a hundred tokens so many may be others where a side is stored so and the other in f32: what was
- * measured of the worst shape, and a little more. */
+/* Of a hundred tokens so many may be others where a side is stored so and the other in f32: what
+ * was measured of the worst shape, and a little more. */
 static uint32_t may_differ(const kv_codec *c)
 {
     switch (c->bits) {
