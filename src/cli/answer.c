@@ -40,7 +40,7 @@ void answer_deinit(answer *a)
 static weft_status submit(weft_engine *engine, answer *a, weft_error *err)
 {
     weft_request r = {.struct_size = sizeof r,
-                      .flags = WEFT_REQUEST_IGNORE_STOP,
+                      .flags = a->flags | WEFT_REQUEST_IGNORE_STOP,
                       .prompt = a->of->ids,
                       .n_prompt = a->of->n_ids,
                       .max_new = a->of->max_new,
@@ -48,9 +48,11 @@ static weft_status submit(weft_engine *engine, answer *a, weft_error *err)
                       .new_logits = a->logits,
                       .kv = a->kv,
                       .draft = a->draft,
-                      .priority = a->priority};
+                      .priority = a->priority,
+                      .grammar = a->grammar,
+                      .cache_salt = a->cache_salt};
     a->n_tokens = 0;
-    a->done = false;
+    a->done = a->cancelled = false;
     return weft_submit(engine, &r, &a->handle, err);
 }
 
@@ -66,6 +68,7 @@ static weft_status poll(weft_engine *engine, answer *a, weft_error *err)
         }
         if (event.kind != WEFT_EVENT_DONE) continue;
         a->done = true;
+        a->cancelled = event.finish == WEFT_FINISH_CANCELLED;
         a->n_cached = event.n_cached;
         a->n_drafted = event.n_drafted;
         a->n_accepted = event.n_accepted;
@@ -74,6 +77,17 @@ static weft_status poll(weft_engine *engine, answer *a, weft_error *err)
             return err_set(err, event.error.status, "%s", event.error.message);
     }
     return WEFT_OK;
+}
+
+static weft_status cancel(weft_engine *engine, const answer *answers, uint32_t n, uint32_t step,
+                          weft_error *err)
+{
+    weft_status status = WEFT_OK;
+    for (uint32_t i = 0; i < n && status == WEFT_OK; i++) {
+        if (answers[i].cancels > 0 && answers[i].cancels == step && !answers[i].done)
+            status = weft_cancel(engine, answers[i].handle, err);
+    }
+    return status;
 }
 
 weft_status answers_take(weft_engine *engine, answer *answers, uint32_t n, weft_error *err)
@@ -85,6 +99,7 @@ weft_status answers_take(weft_engine *engine, answer *answers, uint32_t n, weft_
         for (; n_asked < n && answers[n_asked].after <= step && status == WEFT_OK;
              n_asked += status == WEFT_OK)
             status = submit(engine, &answers[n_asked], err);
+        if (status == WEFT_OK) status = cancel(engine, answers, n_asked, step, err);
         if (status == WEFT_OK) status = weft_step(engine, &n_active, err);
         for (uint32_t i = 0; i < n_asked && status == WEFT_OK; i++)
             status = poll(engine, &answers[i], err);
@@ -116,5 +131,6 @@ uint32_t answer_difference(const answer *a, const answer *b)
     for (uint32_t i = 0; i < n; i++) {
         if (!same_token(a, b, i)) return i + 1;
     }
-    return a->n_tokens == b->n_tokens ? 0 : n + 1;
+    bool short_of = a->cancelled && a->n_tokens < b->n_tokens;
+    return a->n_tokens == b->n_tokens || short_of ? 0 : n + 1;
 }

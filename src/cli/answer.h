@@ -13,9 +13,13 @@ typedef struct question {
 
 typedef struct answer {
     const question *of;     /* borrowed */
-    const char *kv, *draft; /* as in weft_request, with the next */
+    const char *kv, *draft; /* as in weft_request, with the next four */
     int32_t priority;
-    uint32_t after; /* steps, before it is asked */
+    const weft_grammar *grammar;
+    uint64_t cache_salt;
+    uint32_t flags;
+    uint32_t after;   /* steps, before it is asked */
+    uint32_t cancels; /* steps, before it is cancelled; 0: it is not */
     uint32_t n_vocab;
     int32_t *tokens; /* [max_new] */
     float *logprobs; /* [max_new] */
@@ -23,7 +27,7 @@ typedef struct answer {
     uint32_t n_tokens;
     uint32_t n_cached, n_drafted, n_accepted, n_paused; /* as in weft_event */
     weft_handle handle;
-    bool done;
+    bool done, cancelled; /* cancelled: before it was whole */
 } answer;
 
 weft_status answer_init(answer *a, const question *q, uint32_t n_vocab, weft_error *err);
@@ -34,7 +38,8 @@ void answer_deinit(answer *a);
 weft_status answers_take(weft_engine *engine, answer *answers, uint32_t n, weft_error *err);
 
 /* Which token of the two answers, from 1, is the first that is not the same token with the same
- * bits of log-probability and logits; also where only one of them has one. 0: there is none. */
+ * bits of log-probability and logits; also where only one of them has one, but for what a, being
+ * cancelled, did not come to. 0: there is none. */
 uint32_t answer_difference(const answer *a, const answer *b);
 
 #endif

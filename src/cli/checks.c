@@ -7,6 +7,7 @@
 #include "base/assert.h"
 #include "base/mem.h"
 #include "base/rng.h"
+#include "cli/check_trace.h"
 
 /* ---- prompts --------------------------------------------------------------------------------- */
 
@@ -16,6 +17,7 @@ enum {
     TOGETHER_MOST = 6,
     COMPANY_CHUNK = 48, /* so that prompts of other lengths meet in most steps */
     WHOLE = 1024,       /* longer than any prompt */
+    FOLDER_BYTES = 256 << 20,
 };
 
 enum { ONE, PAGE_LESS, PAGE, PAGE_MORE, PAGES_LESS, PAGES, PAGES_MORE, LONG, REPEATED };
@@ -101,6 +103,7 @@ typedef struct setting {
     bool cache;
     const char *draft;    /* what requests may name; NULL: nothing */
     uint32_t n_sequences; /* 0: TOGETHER_MOST */
+    const char *folder;   /* NULL: none */
 } setting;
 
 static uint32_t longest(const column *col)
@@ -125,6 +128,8 @@ static weft_engine_options options_of(const column *col, setting s)
     if (o.memory_bytes == 0) o.memory_bytes = col->memory_bytes;
     if (s.memory_bytes > 0) o.memory_bytes = s.memory_bytes;
     o.flags = s.cache ? 0 : WEFT_ENGINE_NO_CACHE;
+    o.state_dir = s.folder;
+    if (s.folder != NULL) o.state_dir_bytes = FOLDER_BYTES;
     if (s.draft == NULL) {
         o.max_drafts = WEFT_NO_DRAFTS;
     } else if (strcmp(s.draft, "model") == 0) {
@@ -180,16 +185,25 @@ static uint32_t number_of(const column *col, uint32_t prompt)
     return n;
 }
 
-static void compare(const column *col, check_cell *cell, uint32_t prompt, const answer *got,
-                    const answer *expected)
+/* number: which prompt or request it is, from 1. */
+static void compare(check_cell *cell, uint32_t number, const answer *got, const answer *expected)
 {
     uint32_t token = answer_difference(got, expected);
     cell->n_compared++;
     if (expected->n_tokens == 0) settle(cell, CHECK_EMPTY, "no token came");
     if (token == 0 || cell->result == CHECK_DIFFERS) return;
     settle(cell, CHECK_DIFFERS, "");
-    cell->prompt = number_of(col, prompt);
+    cell->prompt = number;
     cell->token = token;
+}
+
+static void count(check_cell *cell, const answer *got)
+{
+    cell->n_reused += got->n_cached;
+    cell->n_drafted += got->n_drafted;
+    cell->n_accepted += got->n_accepted;
+    cell->n_paused += got->n_paused;
+    cell->n_cancelled += got->cancelled;
 }
 
 /* A request, and what its answer should be: NULL, nothing in particular. */
@@ -218,11 +232,8 @@ static weft_status ask_together(column *col, weft_engine *engine, const ask *ask
     if (status == WEFT_OK) status = answers_take(engine, got, n, err);
     for (uint32_t i = 0; i < n; i++) {
         if (status == WEFT_OK && asks[i].expected != NULL)
-            compare(col, cell, asks[i].prompt, &got[i], asks[i].expected);
-        cell->n_reused += got[i].n_cached;
-        cell->n_drafted += got[i].n_drafted;
-        cell->n_accepted += got[i].n_accepted;
-        cell->n_paused += got[i].n_paused;
+            compare(cell, number_of(col, asks[i].prompt), &got[i], asks[i].expected);
+        count(cell, &got[i]);
         if (n_cached != NULL) n_cached[i] = got[i].n_cached;
         answer_deinit(&got[i]);
     }
@@ -610,6 +621,148 @@ static weft_status check_paused(column *col, check_row row, check_cell *cell, we
     return status;
 }
 
+/* ---- a random trace -------------------------------------------------------------------------- */
+
+/* Fewer sequences than come at once, so that some wait. */
+enum { TRACE_SEQUENCES = 4, TRACE_QUICK = 14 };
+
+/* Experts of what drafts are not streamed. */
+static bool drafts_by_head(const column *col, const weft_model_info *info)
+{
+    return info->has_mtp && col->c->options.expert_bytes == 0;
+}
+
+static weft_status plan_trace(const column *col, trace_terms *terms, setting *s, weft_error *err)
+{
+    const checks *c = col->c;
+    weft_model_info info = {.struct_size = sizeof info};
+    weft_status status = weft_model_get_info(c->model, &info, err);
+    *terms = (trace_terms){.model = c->model,
+                           .seed = c->seed,
+                           .n = c->quick ? TRACE_QUICK : TRACE_REQUESTS,
+                           .n_vocab = col->n_vocab,
+                           .longest = longest(col),
+                           .ids = c->loop,
+                           .n_ids = c->has_loop ? CHECKS_LOOP : 0,
+                           .kv = {col->kv},
+                           .drafts = {"ngram", "mtp"}};
+    bool by_head = drafts_by_head(col, &info);
+    terms->n_kv = 1 + other_codecs(col, terms->kv + 1, TRACE_CHOICES - 1);
+    terms->n_drafts = by_head ? 2 : 1;
+    *s = (setting){.chunk = COMPANY_CHUNK,
+                   .cache = true,
+                   .draft = by_head ? "mtp" : "ngram",
+                   .n_sequences = TRACE_SEQUENCES,
+                   .folder = c->folder};
+    return status;
+}
+
+/* What the longest of them is promised, whatever it stores in. */
+static weft_status promise_of_trace(const column *col, const trace *t, setting s, uint64_t *bytes,
+                                    weft_error *err)
+{
+    weft_status status = WEFT_OK;
+    *bytes = 0;
+    for (uint32_t i = 0; i < t->n && status == WEFT_OK; i++) {
+        uint64_t here = 0;
+        s.kv = t->asked[i].kv;
+        status = promise_of(col, s, t->questions[i].n_ids + t->questions[i].max_new, &here, err);
+        if (here > *bytes) *bytes = here;
+    }
+    return status;
+}
+
+/* What the trace was to do and did not; NULL: nothing. */
+static const char *missing(const check_cell *cell, const weft_engine_info *info, bool has_folder)
+{
+    if (cell->n_cancelled == 0) return "nothing was cancelled";
+    if (cell->n_reused == 0) return "nothing was reused";
+    if (cell->n_paused == 0) return "nothing was paused";
+    if (has_folder && info->disk_bytes_written == 0 && info->n_disk_skipped == 0)
+        return "nothing was evicted";
+    return NULL;
+}
+
+/* All of them in one engine. What is counted is that of the last time. */
+static weft_status run_trace(const column *col, const trace *t, setting s, answer *got,
+                             check_cell *cell, weft_error *err)
+{
+    weft_engine *engine;
+    weft_status status = open_engine(col, s, &engine, err);
+    if (status != WEFT_OK) return status;
+    for (uint32_t i = 0; i < t->n && status == WEFT_OK; i++) {
+        answer_deinit(&got[i]);
+        status = trace_answer(t, i, col->n_vocab, false, &got[i], err);
+    }
+    if (status == WEFT_OK) status = answers_take(engine, got, t->n, err);
+    weft_engine_info info = {.struct_size = sizeof info};
+    if (status == WEFT_OK) status = weft_engine_get_info(engine, &info, err);
+    weft_engine_close(engine);
+    cell->n_reused = cell->n_drafted = cell->n_accepted = cell->n_paused = cell->n_cancelled = 0;
+    for (uint32_t i = 0; i < t->n && status == WEFT_OK; i++) count(cell, &got[i]);
+    cell->n_fetched = info.n_disk_hits;
+    cell->reason = missing(cell, &info, s.folder != NULL);
+    return status;
+}
+
+/* Each again in an engine where nothing else is. */
+static weft_status compare_trace(const column *col, const trace *t, const answer *got,
+                                 check_cell *cell, weft_error *err)
+{
+    weft_engine *engine;
+    weft_status status = open_engine(col, (setting){.chunk = WHOLE}, &engine, err);
+    if (status != WEFT_OK) return status;
+    for (uint32_t i = 0; i < t->n && status == WEFT_OK; i++) {
+        answer alone;
+        status = trace_answer(t, i, col->n_vocab, true, &alone, err);
+        if (status == WEFT_OK) status = answers_take(engine, &alone, 1, err);
+        if (status == WEFT_OK) compare(cell, i + 1, &got[i], &alone);
+        answer_deinit(&alone);
+    }
+    weft_engine_close(engine);
+    return status;
+}
+
+static void leave_out(check_cell *cell, bool missed, const char *what)
+{
+    size_t n = strlen(cell->without);
+    if (missed)
+        snprintf(cell->without + n, sizeof cell->without - n, "%s%s", n > 0 ? ", " : "", what);
+}
+
+static weft_status check_trace(column *col, check_row row, check_cell *cell, weft_error *err)
+{
+    (void)row;
+    /* Of what the longest is promised, in quarters: less until some had to pause. */
+    static const uint8_t ROOMS[] = {8, 6, 5, 4};
+    if (col->questions[PAGE_MORE].n_ids == 0) {
+        settle(cell, CHECK_SKIPPED, TOO_SMALL);
+        return WEFT_OK;
+    }
+    trace_terms terms;
+    setting s;
+    trace t;
+    uint64_t bytes = 0;
+    weft_status status = plan_trace(col, &terms, &s, err);
+    if (status == WEFT_OK) status = trace_open(&t, &terms, err);
+    if (status != WEFT_OK) return status;
+    answer got[TRACE_REQUESTS] = {0};
+    status = promise_of_trace(col, &t, s, &bytes, err);
+    cell->reason = "";
+    for (uint32_t i = 0; i < COUNT_OF(ROOMS) && status == WEFT_OK && cell->reason != NULL; i++) {
+        s.memory_bytes = bytes / 4 * ROOMS[i] + 3;
+        status = run_trace(col, &t, s, got, cell, err);
+    }
+    if (status == WEFT_OK) status = compare_trace(col, &t, got, cell, err);
+    if (status == WEFT_OK && cell->reason != NULL) settle(cell, CHECK_EMPTY, cell->reason);
+    leave_out(cell, !t.has_forms, "forms");
+    leave_out(cell, cell->n_drafted == 0, "drafts");
+    leave_out(cell, s.folder == NULL, "a folder");
+    for (uint32_t i = 0; i < t.n; i++) answer_deinit(&got[i]);
+    trace_close(&t);
+    return status;
+}
+
 /* ---- all of them ----------------------------------------------------------------------------- */
 
 static weft_status (*const RUN[CHECK_ROWS])(column *, check_row, check_cell *, weft_error *) = {
@@ -619,7 +772,7 @@ static weft_status (*const RUN[CHECK_ROWS])(column *, check_row, check_cell *, w
     [CHECK_THREADS] = check_plain,       [CHECK_DRAFTS] = check_drafts,
     [CHECK_CONVERTED] = check_converted, [CHECK_WARM] = check_warm,
     [CHECK_RESTORED] = check_restored,   [CHECK_PRESSED] = check_pressed,
-    [CHECK_PAUSED] = check_paused,
+    [CHECK_PAUSED] = check_paused,       [CHECK_TRACE] = check_trace,
 };
 
 const char *check_label(check_row row)

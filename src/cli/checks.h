@@ -10,6 +10,9 @@
 
 enum { CHECKS_CODECS_MOST = 12, CHECKS_PROMPTS = 9, CHECKS_LOOP = 25 };
 
+/* Of the trace, where nobody says another one. */
+#define CHECKS_SEED 20261130u
+
 /* name, label, what it is. */
 #define CHECK_MAP(X)                                                                               \
     X(CHUNKS_1, "chunks of 1", "prompts are read token by token")                                  \
@@ -24,7 +27,8 @@ enum { CHECKS_CODECS_MOST = 12, CHECKS_PROMPTS = 9, CHECKS_LOOP = 25 };
     X(WARM, "warm", "begun with what earlier requests left")                                       \
     X(RESTORED, "restored", "begun with what a file has of an engine that is gone")                \
     X(PRESSED, "little memory", "where what is kept must give way")                                \
-    X(PAUSED, "paused", "in the middle, for requests that come first")
+    X(PAUSED, "paused", "in the middle, for requests that come first")                             \
+    X(TRACE, "trace", "all of it at random: they come, wait, are cancelled, have forms, draft")
 
 typedef enum check_row {
 #define CHECK_ENUM(name, label, what) CHECK_##name,
@@ -44,11 +48,14 @@ typedef enum check_result {
 
 typedef struct check_cell {
     check_result result;
-    uint32_t prompt, token; /* from 1, of the first difference; prompts as checks has them */
+    uint32_t prompt, token; /* from 1, of the first difference; prompts as checks has them, of the
+                               trace its requests */
     const char *reason;
+    char without[32];    /* what it is equal without, since there was none: "forms, drafts" */
     uint32_t n_compared; /* answers */
     uint64_t n_reused;   /* prompt tokens that were known */
-    uint64_t n_drafted, n_accepted, n_paused;
+    uint64_t n_drafted, n_accepted, n_paused, n_cancelled;
+    uint64_t n_fetched; /* times that state came from the folder */
 } check_cell;
 
 typedef struct checks {
@@ -57,7 +64,9 @@ typedef struct checks {
     weft_engine_options options; /* backend, isa, act, n_threads, memory_bytes */
     uint32_t context;            /* most positions; 0: the model's */
     bool quick;
-    const char *file; /* to be written, read and left there; NULL: none may be */
+    uint64_t seed;      /* of the trace */
+    const char *file;   /* to be written, read and left there; NULL: none may be */
+    const char *folder; /* likewise, for files */
     const char *codecs[CHECKS_CODECS_MOST];
     uint32_t n_codecs;
     /* Told before each check; may be NULL. */

@@ -155,8 +155,11 @@ uint64_t cache_bytes_fixed(weft_engine *e, const request *r)
 {
     if (e->prefix == NULL) return 0;
     kv_space *space = NULL;
-    if (cache_finds(e, r)) space = kv_prefix_space(e->prefix, &r->store->config, r->salt);
-    kv_history h = request_history(r, r->n_tokens);
+    kv_history h = {0};
+    if (r != NULL && cache_finds(e, r)) {
+        space = kv_prefix_space(e->prefix, &r->store->config, r->salt);
+        h = request_history(r, r->n_tokens);
+    }
     return kv_prefix_bytes_fixed(e->prefix, space, &h);
 }
 

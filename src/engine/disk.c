@@ -57,27 +57,40 @@ void disk_step(weft_engine *e)
     kv_disk_ahead(&e->disk);
 }
 
-bool disk_fetches(weft_engine *e, request *r)
+static kv_space *space_of(weft_engine *e, const request *r)
 {
-    if (e->disk.env == NULL || r->looked || !cache_finds(e, r)) return false;
-    if (find_fetch(e, r) != NULL) return true;
-    /* It would find no place now. */
+    return kv_prefix_space(e->prefix, &r->store->config, r->salt);
+}
+
+bool disk_has(weft_engine *e, request *r)
+{
+    kv_history h = request_history(r, r->n_tokens);
+    kv_space *space = space_of(e, r);
+    r->looked = space == NULL || !kv_fetch_finds(&e->disk, space, &h);
+    return !r->looked;
+}
+
+disk_look disk_look_for(weft_engine *e, request *r)
+{
+    if (e->disk.env == NULL || r->looked || !cache_finds(e, r)) return DISK_LOOK_NONE;
+    if (find_fetch(e, r) != NULL) return DISK_LOOK_WAIT;
+    kv_history h = request_history(r, r->n_tokens);
+    kv_space *space = space_of(e, r);
+    if (space == NULL || !kv_fetch_is_wanted(space, &h)) return DISK_LOOK_NONE;
     uint64_t bytes = kv_config_bytes(&r->store->config, r->n_tokens);
-    if (bytes > kv_pool_bytes_left(e->pool)) return false;
+    if (bytes > kv_pool_bytes_left(e->pool)) return DISK_LOOK_ROOM;
     /* Nobody waits for the fetches of others. */
     engine_fetch *f = find_fetch(e, NULL);
-    kv_space *space = kv_prefix_space(e->prefix, &r->store->config, r->salt);
-    kv_history h = request_history(r, r->n_tokens);
     fetch_result result = FETCH_NONE;
     kv_disk_wait(&e->disk, true);
-    if (f != NULL && space != NULL) result = kv_fetch_open(&f->fetch, &e->disk, space, &h);
+    if (f != NULL) result = kv_fetch_open(&f->fetch, &e->disk, space, &h);
     kv_disk_wait(&e->disk, false);
     r->looked = result == FETCH_NONE;
-    if (result == FETCH_NONE) return false;
-    if (f->fetch.disk == NULL) return true;
+    if (result == FETCH_NONE) return DISK_LOOK_NONE;
+    if (f->fetch.disk == NULL) return DISK_LOOK_WAIT;
     f->r = r;
     go_on(f);
-    return !r->looked;
+    return r->looked ? DISK_LOOK_NONE : DISK_LOOK_WAIT;
 }
 
 void disk_end(weft_engine *e, const request *r)

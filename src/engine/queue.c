@@ -7,8 +7,9 @@
  * An active request is promised memory for all it may become while there is plenty. When somebody
  * else must wait for that, promises shrink to what comes next, and grow step by step: whoever
  * cannot grow pauses whom it comes before. A pause leaves the state where the prefix cache finds
- * it, or lets it go; going on is what beginning is, with tokens that are known already. So nothing
- * of this changes an answer. The highest is never paused for want of memory, and what it may become
+ * it, or lets it go; going on is what beginning is, with tokens that are known already. Room for
+ * state from the folder (engine/disk.c) is made in the same way. So nothing of this changes an
+ * answer. The highest is never paused for want of memory, and what it may become
  * fits the budget (submit checks it): somebody always gets on. */
 #include <string.h>
 
@@ -213,7 +214,7 @@ static void pause_request(weft_engine *e, request *r)
     draft_end(e, r);
     cache_end(e, r);
     link_waiting(e, r);
-    r->looked = false;
+    r->looked = r->made_room = false;
     r->n_paused++;
     e->n_paused++;
 }
@@ -255,8 +256,9 @@ static void regard_lent(weft_engine *e, const request *r, bool lent)
 }
 
 /* Whether r would find room for n positions if all who give way were paused: beside what others
- * were promised, and what the cache lent them, once for all. Of that r would be lent a part. */
-static bool could_have(weft_engine *e, const request *r, uint32_t n)
+ * were promised, and what the cache lent them, once for all. Of that r would be lent a part (lent),
+ * or is to have all n beside it. */
+static bool could_have(weft_engine *e, const request *r, uint32_t n, bool lent)
 {
     uint64_t bytes = kv_config_bytes(&r->store->config, n);
     bool any = false;
@@ -266,7 +268,7 @@ static bool could_have(weft_engine *e, const request *r, uint32_t n)
         any = any || !stays;
     }
     regard_lent(e, r, false);
-    bytes += cache_bytes_fixed(e, r);
+    bytes += cache_bytes_fixed(e, lent ? r : NULL);
     regard_lent(e, r, true);
     return any && bytes <= kv_pool_budget(e->pool);
 }
@@ -351,7 +353,7 @@ static weft_status begin(weft_engine *e, request *r, weft_error *err)
     shrink_promises(e);
     err_clear(err);
     status = disk_begin(e, r, n, &later, err);
-    if (status != WEFT_LIMIT || later || !could_have(e, r, n)) return status;
+    if (status != WEFT_LIMIT || later || !could_have(e, r, n, true)) return status;
     request *last = last_behind(e, 0, r);
     while (status == WEFT_LIMIT && !later && last != NULL) {
         pause_request(e, last);
@@ -362,23 +364,56 @@ static weft_status begin(weft_engine *e, request *r, weft_error *err)
     return status;
 }
 
-/* Who must wait for pages keeps those behind it waiting. */
+static bool is_full(const weft_engine *e)
+{
+    return e->n_active == e->options.max_sequences;
+}
+
+/* Whether r waits for what the folder has of its tokens. That takes the room that r itself will
+ * need, so where others must make it for r, they make it now. */
+static bool fetches(weft_engine *e, request *r)
+{
+    disk_look look = disk_look_for(e, r);
+    if (look != DISK_LOOK_ROOM) return look == DISK_LOOK_WAIT;
+    shrink_promises(e);
+    look = disk_look_for(e, r);
+    uint32_t n = positions_with(r, ADMIT_TOKENS);
+    if (look != DISK_LOOK_ROOM || !could_have(e, r, n, false) || !disk_has(e, r))
+        return look == DISK_LOOK_WAIT;
+    request *last = last_behind(e, 0, r);
+    while (look == DISK_LOOK_ROOM && last != NULL) {
+        pause_request(e, last);
+        r->made_room = true;
+        look = disk_look_for(e, r);
+        last = last_behind(e, 0, r);
+    }
+    return look == DISK_LOOK_WAIT;
+}
+
+/* A sequence for r, where all are taken; false: it waits. */
+static bool free_sequence(weft_engine *e, const request *r)
+{
+    if (!is_full(e)) return true;
+    shrink_promises(e);
+    if (!could_have(e, r, positions_with(r, ADMIT_TOKENS), true)) return false;
+    pause_request(e, last_behind(e, 0, r));
+    return true;
+}
+
+/* Who must wait for pages keeps those behind it waiting, and so does who waits for its state with
+ * room that others made. */
 static void admit(weft_engine *e)
 {
     while (e->n_waiting > 0) {
-        bool full = e->n_active == e->options.max_sequences;
-        if (full && last_behind(e, 0, NULL) == NULL) return;
+        if (is_full(e) && last_behind(e, 0, NULL) == NULL) return;
         request *r = choose(e);
-        if (r == NULL) return;
-        request *last = full ? last_behind(e, 0, r) : NULL;
-        if (full && last == NULL) return;
-        if (disk_fetches(e, r)) {
+        if (r == NULL || (is_full(e) && last_behind(e, 0, r) == NULL)) return;
+        if (fetches(e, r)) {
+            if (r->made_room) return;
             r->passed = e->n_steps;
             continue;
         }
-        if (full) shrink_promises(e);
-        if (full && !could_have(e, r, positions_with(r, ADMIT_TOKENS))) return;
-        if (full) pause_request(e, last);
+        if (!free_sequence(e, r)) return;
         weft_error error = {WEFT_OK, ""};
         weft_status status = begin(e, r, &error);
         if (status == WEFT_LIMIT) return;

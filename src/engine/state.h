@@ -113,6 +113,7 @@ struct request {
     kv_space *space;            /* NULL: it neither finds nor leaves anything */
     kv_seq *seq;                /* while active; only the stepping thread looks inside */
     bool looked;                /* for its state in the folder, since it waits */
+    bool made_room;             /* others were paused since then, so that there is room for it */
     bool begun;                 /* once */
     uint32_t n_known, n_cached; /* positions that were known, and those it began with */
     uint32_t n_begun;           /* what its sequence began with, the last time */
@@ -371,7 +372,7 @@ weft_status cache_config(const llm *m, const engine_options *o, const kv_spec *s
                          kv_config *config, weft_error *err);
 
 /* Bytes of the budget that the cache keeps whatever is evicted, beside what it would lend r of
- * them. */
+ * them; r NULL: nothing. */
 uint64_t cache_bytes_fixed(weft_engine *e, const request *r);
 
 /* What a spec is stored in, made if need be; kv NULL: the engine's. ARGUMENT and UNSUPPORTED as
@@ -399,8 +400,17 @@ void disk_close(weft_engine *e);
 /* Called with the lock held, as those that follow: goes on with what is fetched. */
 void disk_step(weft_engine *e);
 
-/* Whether the request is to wait for its state from the folder; looks for it there once. */
-bool disk_fetches(weft_engine *e, request *r);
+typedef enum disk_look {
+    DISK_LOOK_NONE, /* there is nothing for it, or no more */
+    DISK_LOOK_WAIT, /* it is to wait for its state from there */
+    DISK_LOOK_ROOM, /* there may be something, and is no room for the request now */
+} disk_look;
+
+/* What the folder has for a request that is about to begin; looks there once. */
+disk_look disk_look_for(weft_engine *e, request *r);
+
+/* After ROOM: whether it has something. If not it is not looked for again. */
+bool disk_has(weft_engine *e, request *r);
 
 /* Gives up what is fetched for it. */
 void disk_end(weft_engine *e, const request *r);

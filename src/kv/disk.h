@@ -113,6 +113,11 @@ typedef enum fetch_result {
     FETCH_LOST, /* something was not what it was said to be; what is there may be looked for anew */
 } fetch_result;
 
+/* Whether the cache knows less of all tokens but the last by so much that looking for more is worth
+ * it; and whether there is more. */
+bool kv_fetch_is_wanted(kv_space *space, const kv_history *history);
+bool kv_fetch_finds(kv_disk *d, kv_space *space, const kv_history *history);
+
 /* Looks for what the cache does not know of all tokens but the last: WAIT, and f is open, or will
  * be another time; NONE, and it is not. */
 fetch_result kv_fetch_open(kv_fetch *f, kv_disk *d, kv_space *space, const kv_history *history);

@@ -191,20 +191,45 @@ static bool choose(kv_fetch *f, kv_disk *d, const kv_history *h)
     return f->file.len > 0;
 }
 
-fetch_result kv_fetch_open(kv_fetch *f, kv_disk *d, kv_space *space, const kv_history *history)
+/* Tokens that the cache has. */
+static uint32_t n_known(kv_space *space, const kv_history *history)
 {
     kv_match match;
-    *f = (kv_fetch){0};
-    if (history->n <= DISK_TOKENS_LEAST || space->config->bounds.page_tokens > PART_TOKENS_MOST)
-        return FETCH_NONE;
     kv_prefix_match(space, history, &match);
-    if (history->n - 1 < match.n_usable + DISK_TOKENS_LEAST) return FETCH_NONE;
+    return match.n_usable;
+}
+
+bool kv_fetch_is_wanted(kv_space *space, const kv_history *history)
+{
+    if (history->n <= DISK_TOKENS_LEAST) return false;
+    if (space->config->bounds.page_tokens > PART_TOKENS_MOST) return false;
+    return history->n - 1 >= n_known(space, history) + DISK_TOKENS_LEAST;
+}
+
+/* f is open, without room for what was found. */
+static bool look_for(kv_fetch *f, kv_disk *d, kv_space *space, const kv_history *history)
+{
     disk_scan(d);
-    *f = (kv_fetch){.disk = d, .space = space, .n_known = match.n_usable};
+    *f = (kv_fetch){.disk = d, .space = space, .n_known = n_known(space, history)};
     arena_init(&f->arena, d->env->allocator, 0);
     kv_history all_but_last = *history;
     all_but_last.n--;
-    bool found = choose(f, d, &all_but_last);
+    return choose(f, d, &all_but_last);
+}
+
+bool kv_fetch_finds(kv_disk *d, kv_space *space, const kv_history *history)
+{
+    kv_fetch f;
+    bool found = look_for(&f, d, space, history);
+    arena_deinit(&f.arena);
+    return found;
+}
+
+fetch_result kv_fetch_open(kv_fetch *f, kv_disk *d, kv_space *space, const kv_history *history)
+{
+    *f = (kv_fetch){0};
+    if (!kv_fetch_is_wanted(space, history)) return FETCH_NONE;
+    bool found = look_for(f, d, space, history);
     weft_error refused = {WEFT_OK, ""};
     weft_status status = WEFT_LIMIT;
     if (found) status = stage_open(&f->stage, d->prefix, &f->arena, &f->file, &refused);

@@ -5,6 +5,7 @@
 #include "base/hash.h"
 #include "kv/persist.h"
 #include "kv/prefix_match.h"
+#include "kv/stage.h"
 
 /* ---- what there is --------------------------------------------------------------------------- */
 
@@ -75,6 +76,23 @@ static void sort_boundaries(way *w)
     w->n_boundaries = n - drop;
 }
 
+/* Without those that a cache would not take again from the file: it has no rows between them. */
+static bool drop_lost(const kv_config *c, arena *a, way *w)
+{
+    uint32_t *at = arena_array(a, w->n_boundaries, sizeof *at);
+    bool *chosen = arena_array(a, w->n_boundaries, sizeof *chosen);
+    uint32_t *later = arena_array(a, c->n_layers, sizeof *later);
+    if (at == NULL || chosen == NULL || later == NULL) return false;
+    for (uint32_t i = 0; i < w->n_boundaries; i++) at[i] = w->boundaries[i]->at;
+    stage_choose(c, at, w->n_boundaries, later, chosen);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < w->n_boundaries; i++) {
+        if (chosen[i]) w->boundaries[n++] = w->boundaries[i];
+    }
+    w->n_boundaries = n;
+    return true;
+}
+
 static bool find_way(const kv_node *root, const kv_history *h, arena *a, way *w)
 {
     *w = (way){0};
@@ -88,6 +106,7 @@ static bool find_way(const kv_node *root, const kv_history *h, arena *a, way *w)
     if (w->boundaries == NULL) return false;
     w->n_boundaries = all_boundaries(root, h, w->boundaries);
     sort_boundaries(w);
+    if (!drop_lost(root->space->config, a, w)) return false;
     const kv_boundary *last = w->boundaries[w->n_boundaries - 1];
     w->end = last->node;
     w->len = last->at;

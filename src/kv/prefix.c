@@ -345,7 +345,9 @@ static kv_node *step_into(insertion *in, kv_node *parent)
     return NULL;
 }
 
-/* Rows [lowest, n of history) of a layer, from node up; NULL where seq has not got them. */
+/* Rows [lowest, n of history) of a layer, from node up; false where seq has not got them. Those
+ * below what it retains are there as well, in the page that it does: so a boundary behind them has
+ * not to give way to one before. */
 static bool claim_rows(insertion *in, kv_node *node, uint32_t layer, uint32_t lowest)
 {
     uint32_t at = kv_node_at(node);
@@ -354,7 +356,9 @@ static bool claim_rows(insertion *in, kv_node *node, uint32_t layer, uint32_t lo
     const kv_rows *rows = &node->rows[layer];
     if (first >= end) return true;
     if (rows->page != NULL && rows->first <= first && rows->end >= end) return true;
-    uint32_t seq_first = in->seq->firsts[layer];
+    const kv_seq *seq = in->seq;
+    if (seq->firsts[layer] / in->space->config->bounds.page_tokens > node->page_i) return false;
+    uint32_t seq_first = seq->filled != NULL ? seq->filled[layer] : seq->firsts[layer];
     uint32_t from = seq_first > at ? seq_first - at : 0;
     /* What another boundary relies on stays. */
     if (from > first || (rows->page != NULL && from > rows->first)) return false;

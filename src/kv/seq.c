@@ -49,6 +49,7 @@ void kv_seq_destroy(const weft_allocator *allocator, kv_seq *seq)
     if (seq->lender.take_back != NULL) seq->lender.take_back(seq->lender.user, seq->lender.lent);
     free_slots(allocator, seq);
     mem_free(allocator, seq->firsts, c->n_layers * sizeof *seq->firsts);
+    mem_free(allocator, seq->filled, c->n_layers * sizeof *seq->filled);
     mem_free(allocator, seq->states, c->n_layers * sizeof *seq->states);
     mem_free(allocator, seq, sizeof *seq);
 }
@@ -79,8 +80,9 @@ static bool take_tables(const weft_allocator *allocator, kv_seq *seq, uint32_t n
 {
     const kv_config *c = seq->config;
     seq->firsts = mem_alloc_zero(allocator, c->n_layers * sizeof *seq->firsts);
+    seq->filled = mem_alloc_zero(allocator, c->n_layers * sizeof *seq->filled);
     seq->states = mem_alloc_zero(allocator, c->n_layers * sizeof *seq->states);
-    if (!seq->firsts || !seq->states) return false;
+    if (!seq->firsts || !seq->filled || !seq->states) return false;
     return take_slots(allocator, seq, n_positions, n_cross);
 }
 
@@ -194,6 +196,7 @@ static void share_pages(kv_seq *seq, const kv_source *source, uint32_t layer)
     uint32_t keep = seq_keep_at(seq->config, layer, seq->len);
     uint32_t first = source->first(source->user, layer);
     seq->firsts[layer] = keep > first ? keep : first;
+    seq->filled[layer] = first;
     ASSERT(seq->firsts[layer] <= kv_lowest(&seq->config->geometries[layer], seq->len));
     uint32_t end = seq_pages_for(seq->config, seq->len);
     for (uint32_t j = seq->firsts[layer] / seq->config->bounds.page_tokens; j < end; j++) {
@@ -450,7 +453,7 @@ weft_status kv_seq_trim(kv_seq *seq, uint32_t len, weft_error *err)
         } else if (len == 0) {
             seq_give_pages(seq, layer, seq->firsts[layer] / c->bounds.page_tokens,
                            seq_pages_for(c, seq->len));
-            seq->firsts[layer] = 0;
+            seq->firsts[layer] = seq->filled[layer] = 0;
         } else {
             seq_give_pages(seq, layer, seq_pages_for(c, len), seq_pages_for(c, seq->len));
         }

@@ -176,25 +176,23 @@ static bool has_window(const kv_config *c, uint32_t layer)
     return !kv_keeps_all(c, layer) && !kv_is_recurrent(c, layer);
 }
 
-/* Later boundaries before earlier ones. */
-static void choose(const stage *s, bool *chosen)
+void stage_choose(const kv_config *c, const uint32_t *boundaries, uint32_t n, uint32_t *later,
+                  bool *chosen)
 {
-    const kv_state_file *f = s->file;
-    uint32_t p = page_tokens(s);
-    uint32_t *later = s->seq->firsts; /* where the rows of the one behind begin */
-    for (uint32_t layer = 0; layer < f->config->n_layers; layer++) later[layer] = UINT32_MAX;
-    for (uint32_t i = f->n_boundaries; i-- > 0;) {
-        uint32_t at = f->boundaries[i];
+    uint32_t p = c->bounds.page_tokens;
+    for (uint32_t layer = 0; layer < c->n_layers; layer++) later[layer] = UINT32_MAX;
+    for (uint32_t i = n; i-- > 0;) {
+        uint32_t at = boundaries[i];
         chosen[i] = true;
-        for (uint32_t layer = 0; layer < f->config->n_layers; layer++) {
-            if (!has_window(f->config, layer)) continue;
+        for (uint32_t layer = 0; layer < c->n_layers; layer++) {
+            if (!has_window(c, layer)) continue;
             bool hole = later[layer] != UINT32_MAX && later[layer] > at;
-            bool rows = kv_lowest(&f->config->geometries[layer], at) < at;
+            bool rows = kv_lowest(&c->geometries[layer], at) < at;
             if (hole && rows && (at - 1) / p >= later[layer] / p) chosen[i] = false;
         }
-        for (uint32_t layer = 0; layer < f->config->n_layers && chosen[i]; layer++) {
-            uint32_t lowest = kv_lowest(&f->config->geometries[layer], at);
-            if (has_window(f->config, layer) && lowest < at) later[layer] = lowest;
+        for (uint32_t layer = 0; layer < c->n_layers && chosen[i]; layer++) {
+            uint32_t lowest = kv_lowest(&c->geometries[layer], at);
+            if (has_window(c, layer) && lowest < at) later[layer] = lowest;
         }
     }
 }
@@ -225,7 +223,8 @@ static void leave(stage *s, uint32_t boundary_i)
 
 void stage_publish(stage *s, kv_space *space, const kv_history *history, bool *chosen)
 {
-    choose(s, chosen);
+    stage_choose(s->file->config, s->file->boundaries, s->file->n_boundaries, s->seq->firsts,
+                 chosen);
     for (uint32_t i = 0; i < s->file->n_boundaries; i++) {
         if (!chosen[i]) continue;
         kv_history part = *history;

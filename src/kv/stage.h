@@ -29,4 +29,10 @@ void stage_put(stage *s, const kv_section *section, const unsigned char *bytes);
  * history: of len tokens. chosen: [n_boundaries], scratch. */
 void stage_publish(stage *s, kv_space *space, const kv_history *history, bool *chosen);
 
+/* Which of the boundaries [n], ascending, a cache can have at once that gets their rows and no
+ * others: later ones before earlier ones, whose rows in one page have a hole between them. later:
+ * [n_layers], scratch. */
+void stage_choose(const kv_config *c, const uint32_t *boundaries, uint32_t n, uint32_t *later,
+                  bool *chosen);
+
 #endif

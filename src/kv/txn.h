@@ -28,8 +28,11 @@ typedef struct kv_seq {
     uint32_t *first_slots; /* [n_layers], where a layer's slots begin */
     uint32_t *n_slots;     /* [n_layers] */
     uint32_t *firsts;      /* [n_layers], lowest position retained */
-    kv_state *states;      /* [n_layers], of recurrent layers */
-    uint32_t mark_at;      /* positions at which the marked states stand; 0: there are none */
+    /* [n_layers], lowest position from which all that pages hold is of its tokens: they are not
+     * overwritten where they are no longer retained. NULL: as firsts. */
+    uint32_t *filled;
+    kv_state *states; /* [n_layers], of recurrent layers */
+    uint32_t mark_at; /* positions at which the marked states stand; 0: there are none */
     /* What was reserved in its codecs and in base. */
     uint32_t need[KV_CLASSES_MOST], base_need[KV_CLASSES_MOST];
     uint32_t cross_need[KV_CLASSES_MOST]; /* for cross layers */

@@ -5,7 +5,10 @@
  * functions in this file, where a result may be changed on its way. */
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include "base/io.h"
 #include "cli/checks.h"
 #include "support/files.h"
 #include "support/runs.h"
@@ -23,7 +26,7 @@ typedef enum fault_kind {
     FAULT_SILENT,    /* of every request: nothing was drafted */
 } fault_kind;
 
-enum { REQUESTS_MOST = 256, ALONE = CHECK_ROWS };
+enum { REQUESTS_MOST = 512, ALONE = CHECK_ROWS, TRACE_QUICK = 14 };
 
 /* Requests with logits are counted; the others only ask whether there is room. */
 static struct {
@@ -34,6 +37,7 @@ static struct {
     struct {
         weft_handle handle;
         uint32_t row, n_prompt, max_new, n_tokens;
+        bool has_form;
         float *logits;
     } requests[REQUESTS_MOST];
     uint32_t n_vocab;
@@ -55,6 +59,7 @@ weft_status planted_submit(weft_engine *engine, const weft_request *request, wef
     plant.requests[plant.n].n_prompt = request->n_prompt;
     plant.requests[plant.n].max_new = request->max_new;
     plant.requests[plant.n].n_tokens = 0;
+    plant.requests[plant.n].has_form = request->grammar != NULL;
     plant.requests[plant.n].logits = request->new_logits;
     plant.n++;
     return WEFT_OK;
@@ -113,16 +118,35 @@ static void watch(void *user, const char *codec, const char *label)
 }
 
 static char state_file[600];
+static char state_folder[600];
+
+/* What one run left there would be found by the next. */
+static void empty_state_folder(void)
+{
+    const io *files = io_system();
+    char *names;
+    size_t n_bytes;
+    char path[1200];
+    assert_ok(files->list(files, state_folder, mem_system(), &names, &n_bytes, NULL), NULL);
+    for (const char *name = names; *name != '\0'; name += strlen(name) + 1) {
+        snprintf(path, sizeof path, "%s/%s", state_folder, name);
+        files->remove(files, path);
+    }
+    mem_free(mem_system(), names, n_bytes);
+}
 
 static void prepare(checks *c, const weft_model *model, fault_kind kind, uint32_t at)
 {
+    empty_state_folder();
     memset(&plant, 0, sizeof plant);
     plant.kind = kind;
     plant.at = at;
     plant.n_vocab = run_n_vocab(model);
     *c = (checks){.model = model,
                   .quick = true,
+                  .seed = CHECKS_SEED,
                   .file = state_file,
+                  .folder = state_folder,
                   .codecs = {"affine8g64"},
                   .n_codecs = 1,
                   .progress = watch,
@@ -178,6 +202,11 @@ static void test_every_row_sees_a_fault_and_only_its_own(void **state)
     assert_true(c.cells[CHECK_PRESSED][0].n_reused > 0);
     assert_true(c.cells[CHECK_DRAFTS][0].n_accepted > 0);
     assert_int_equal(c.cells[CHECK_PAUSED][0].n_paused, 2);
+    const check_cell *trace = &c.cells[CHECK_TRACE][0];
+    assert_int_equal(trace->n_compared, TRACE_QUICK);
+    assert_true(trace->n_cancelled > 0 && trace->n_paused > 0 && trace->n_reused > 1);
+    assert_true(trace->n_drafted > 0 && trace->n_fetched > 0);
+    assert_string_equal(trace->without, "forms");
     uint32_t at[CHECK_ROWS];
     for (uint32_t row = 0; row < CHECK_ROWS; row++) at[row] = request_of(row);
     for (uint32_t row = 0; row < CHECK_ROWS; row += TEST_SLOWED ? 4 : 1) {
@@ -188,10 +217,91 @@ static void test_every_row_sees_a_fault_and_only_its_own(void **state)
             assert_int_equal(c.cells[other][0].result, other == row ? CHECK_DIFFERS : CHECK_EQUAL);
         }
         const check_cell *cell = &c.cells[row][0];
-        assert_int_equal(c.prompts[cell->prompt - 1], plant.requests[at[row]].n_prompt);
+        if (row == CHECK_TRACE) {
+            assert_int_equal(cell->prompt, TRACE_QUICK);
+        } else {
+            assert_int_equal(c.prompts[cell->prompt - 1], plant.requests[at[row]].n_prompt);
+        }
         uint32_t last = plant.requests[at[row]].max_new;
         assert_int_equal(cell->token, kind == FAULT_LOGIT ? last : kind == FAULT_LOGPROB ? 1 : 2);
     }
+    weft_model_close(model);
+}
+
+/* The first request of the row. */
+static uint32_t first_of(uint32_t row)
+{
+    uint32_t i = 0;
+    while (i < plant.n && plant.requests[i].row != row) i++;
+    assert_true(i < plant.n);
+    return i;
+}
+
+/* Whichever request of the trace it is: of a form, cancelled, paused. */
+static void test_every_request_of_a_trace_is_looked_at(void **state)
+{
+    (void)state;
+    checks c;
+    weft_model *model = run_open_model(WEFT_SOURCE_DIR "/models/tiny/draft");
+    run_checks(&c, model, FAULT_NONE, 0);
+    assert_int_equal(c.n_wrong, 0);
+    assert_string_equal(c.cells[CHECK_TRACE][0].without, "");
+    uint32_t first = first_of(CHECK_TRACE);
+    assert_true(plant.n - first >= 2 * TRACE_QUICK);
+    uint32_t n_forms = 0;
+    for (uint32_t i = plant.n - TRACE_QUICK; i < plant.n; i++)
+        n_forms += plant.requests[i].has_form;
+    assert_true(n_forms >= 2);
+    for (uint32_t i = 0; i < TRACE_QUICK; i += TEST_SLOWED ? 5 : 1) {
+        /* In all company, and alone. */
+        run_checks(&c, model, FAULT_LOGPROB, i % 2 == 0 ? first + i : plant.n - TRACE_QUICK + i);
+        bool none_came = c.n_wrong == 0;
+        /* Of what was cancelled before its first token there is nothing to look at. */
+        if (none_came) {
+            assert_int_equal(i % 2, 1);
+            assert_int_equal(plant.requests[first + i].n_tokens, 0);
+            continue;
+        }
+        assert_int_equal(c.n_wrong, 1);
+        assert_int_equal(c.cells[CHECK_TRACE][0].result, CHECK_DIFFERS);
+        assert_int_equal(c.cells[CHECK_TRACE][0].prompt, i + 1);
+        assert_int_equal(c.cells[CHECK_TRACE][0].token, 1);
+    }
+    weft_model_close(model);
+}
+
+static void test_another_seed_is_another_trace(void **state)
+{
+    (void)state;
+    checks c;
+    uint32_t lengths[2][TRACE_QUICK];
+    weft_model *model = open_golden("llama");
+    for (uint32_t pass = 0; pass < 3; pass++) {
+        prepare(&c, model, FAULT_NONE, 0);
+        c.seed += pass / 2;
+        assert_ok(checks_run(&c, NULL), NULL);
+        assert_int_equal(c.n_wrong, 0);
+        for (uint32_t i = 0; i < TRACE_QUICK; i++)
+            lengths[pass > 0][i] = plant.requests[plant.n - TRACE_QUICK + i].n_prompt;
+        bool same = memcmp(lengths[0], lengths[1], sizeof lengths[0]) == 0;
+        if (pass > 0) assert_int_equal(same, pass == 1);
+    }
+    weft_model_close(model);
+}
+
+/* Without a place for files it is memory alone that gives way. */
+static void test_a_trace_without_a_folder(void **state)
+{
+    (void)state;
+    checks c;
+    weft_model *model = open_golden("llama");
+    prepare(&c, model, FAULT_NONE, 0);
+    c.folder = NULL;
+    assert_ok(checks_run(&c, NULL), NULL);
+    assert_int_equal(c.n_wrong, 0);
+    assert_int_equal(c.cells[CHECK_TRACE][0].result, CHECK_EQUAL);
+    assert_int_equal(c.cells[CHECK_TRACE][0].n_fetched, 0);
+    assert_string_equal(c.cells[CHECK_TRACE][0].without, "forms, drafts, a folder");
     weft_model_close(model);
 }
 
@@ -223,7 +333,9 @@ static void test_a_check_of_nothing_fails(void **state)
     checks c;
     weft_model *model = open_golden("gemma3");
     run_checks(&c, model, FAULT_FORGETFUL, 0);
-    assert_int_equal(c.n_wrong, 3);
+    assert_int_equal(c.n_wrong, 4);
+    assert_int_equal(c.cells[CHECK_TRACE][0].result, CHECK_EMPTY);
+    assert_string_equal(c.cells[CHECK_TRACE][0].reason, "nothing was reused");
     assert_int_equal(c.cells[CHECK_RESTORED][0].result, CHECK_EMPTY);
     assert_string_equal(c.cells[CHECK_RESTORED][0].reason, "nothing was restored");
     assert_int_equal(c.cells[CHECK_WARM][0].result, CHECK_EMPTY);
@@ -354,6 +466,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_answers_are_compared_as_bits),
         cmocka_unit_test(test_every_row_sees_a_fault_and_only_its_own),
+        cmocka_unit_test(test_every_request_of_a_trace_is_looked_at),
+        cmocka_unit_test(test_another_seed_is_another_trace),
+        cmocka_unit_test(test_a_trace_without_a_folder),
         cmocka_unit_test(test_a_fault_in_what_is_compared_with),
         cmocka_unit_test(test_a_check_of_nothing_fails),
         cmocka_unit_test(test_a_request_that_fails_ends_the_checks),
@@ -364,7 +479,11 @@ int main(void)
     test_folder folder;
     test_folder_create(&folder);
     snprintf(state_file, sizeof state_file, "%s/state", folder.path);
+    snprintf(state_folder, sizeof state_folder, "%s/kept", folder.path);
+    if (mkdir(state_folder, 0700) != 0) return 1;
     int result = TEST_RUN("cli/checks", tests);
+    empty_state_folder();
+    rmdir(state_folder);
     test_folder_remove(&folder);
     return result;
 }

@@ -1022,7 +1022,7 @@ class Bench(Case):
 
     def test_json(self):
         result = self.bench("--kv", "k=f16,v=f32", "--threads", "1")
-        keys = "model backend threads read_gb_s load_ms prefill decode checksum"
+        keys = "model backend threads read_gb_s load_ms prefill decode checksum agreement"
         self.assertEqual(list(result), keys.split())
         self.assertEqual(list(result["prefill"][0]), ["tokens", "tok_s", "tflop_s"])
         keys = "batch context kv tok_s bytes_per_step share"
@@ -1075,6 +1075,18 @@ class Bench(Case):
             self.assertIn(part, text)
         self.assertIn("does not measure", self.sentence(1, *words, "--backend", "ref"))
 
+    def test_b03_codecs(self):
+        """Tokens of each codec are told by a checksum, and held against those with f32."""
+        for kv, least in (("f32", 40), ("q8_0", 24), ("affine4g64", 5), ("turbo-k8v4", 10)):
+            result = self.bench("--kv", kv)
+            self.assertRegex(result["checksum"], r"\A[0-9a-f]{16}\Z")
+            agreement = result["agreement"]
+            self.assertEqual(list(agreement), ["tokens", "same", "least"])
+            self.assertEqual((agreement["tokens"], agreement["least"]), (40, least))
+            self.assertGreaterEqual(agreement["same"], least)
+        words = ["bench", GOLDEN / "llama", "--kv", "q8_0", "--context", "8", "--prompt", "8"]
+        self.assertRegex(self.sentence(1, *words), "q8_0.* heads of 16")
+
     def test_drafts(self):
         plain = self.bench("--kv", "affine8g32")
         drafted = self.bench("--kv", "affine8g32", "--draft", "ngram")
@@ -1099,7 +1111,7 @@ class Bench(Case):
     def test_table(self):
         words = "--prompt 8 --context 8 --batch 2 --repeat 2".split()
         text = self.fine("bench", model("window-mlx4"), "--kv", "turbo-k8v3", *words)
-        for part in ("plain read", "GB/s", "prefill", "decode", "tok/s", "checksum of the tokens"):
+        for part in ("plain read", "GB/s", "prefill", "decode", "tok/s", "checksum of the tokens", " of 40 tokens are those"):
             self.assertIn(part, text)
 
     def test_made_models(self):
@@ -1125,7 +1137,7 @@ class Selfcheck(Case):
 
     ROWS = (
         "chunks of 1|chunks of 7|chunks of 64|with 2 others|with 5 others|codecs mixed"
-        "|other threads|drafts|converted|warm|restored|little memory|paused"
+        "|other threads|drafts|converted|warm|restored|little memory|paused|trace"
     ).split("|")
 
     def table(self, path, *words):
@@ -1152,6 +1164,9 @@ class Selfcheck(Case):
                 self.assertIn(cell, ("equal", "skipped: nothing was drafted"))
             elif row == "converted" and not converts:
                 self.assertEqual(cell, "skipped: as --act")
+            elif row == "trace":
+                # There is no tokenizer for forms.
+                self.assertIn(cell, ("equal, without forms", "equal, without forms, drafts"))
             else:
                 self.assertEqual(cell, "equal", row)
 
@@ -1172,11 +1187,11 @@ class Selfcheck(Case):
                 for codec, column in table.items():
                     self.check_column(column, codec != "bf16")
                 n_compared = {
-                    "llama": 226,
-                    "gemma3": 110,
-                    "qwen3_5": 110,
-                    "qwen3_5-mtp": 54,
-                    "gemma4-ple": 58,
+                    "llama": 282,
+                    "gemma3": 138,
+                    "qwen3_5": 138,
+                    "qwen3_5-mtp": 68,
+                    "gemma4-ple": 72,
                 }[name]
                 self.assertRegex(
                     "\n".join(rest),
@@ -1206,8 +1221,9 @@ class Selfcheck(Case):
         path = GOLDEN / "llama"
         spec = "k=tk8,v=bf16,start=30"
         result = json.loads(self.fine("selfcheck", path, "--quick", "--kv", spec, "--json"))
-        keys = "model backend isa act threads prompts codecs checks compared failed seconds"
+        keys = "model backend isa act threads prompts seed codecs checks compared failed seconds"
         self.assertEqual(list(result), keys.split())
+        self.assertEqual(result["seed"], 20261130)
         self.assertEqual(result["codecs"], [{"kv": spec, "refused": None}])
         self.assertEqual([row["check"] for row in result["checks"]], self.ROWS)
         cells = {row["check"]: row["cells"][0] for row in result["checks"]}
@@ -1217,6 +1233,40 @@ class Selfcheck(Case):
         self.assertGreaterEqual(cells["warm"]["reused"], 63 + 64 + 128)
         self.assertEqual(result["compared"], sum(cell["compared"] for cell in cells.values()))
         self.assertEqual(result["failed"], 0)
+
+    def trace(self, path, *words):
+        result = json.loads(self.fine("selfcheck", path, "--kv", "bf16", "--json", *words))
+        (row,) = [row for row in result["checks"] if row["check"] == "trace"]
+        return result["seed"], row["cells"][0]
+
+    def test_trace(self):
+        cells = []
+        for seed in range(1, 6):
+            shown, cell = self.trace(GOLDEN / "qwen3", "--quick", "--seed", str(seed))
+            self.assertEqual((shown, cell["result"], cell["compared"]), (seed, "equal", 14))
+            for key in ("cancelled", "paused", "reused"):
+                self.assertGreater(cell[key], 0, key)
+            cells.append(cell)
+        self.assertGreater(len({json.dumps(cell) for cell in cells}), 1)
+        _, cell = self.trace(model("draft"))
+        self.assertEqual((cell["result"], cell["compared"]), ("equal", 24))
+        self.assertNotIn("without", cell)
+        self.assertGreater(cell["drafted"], 0)
+
+    def test_nothing_is_left_behind(self):
+        there = self.folder / "place"
+        there.mkdir()
+        place = {**os.environ, "TMPDIR": str(there)}
+        self.fine("selfcheck", GOLDEN / "llama", "--quick", "--kv", "bf16", env=place)
+        self.assertEqual(list(there.iterdir()), [])
+        self.sentence(1, "selfcheck", GOLDEN / "llama", "--memory", "1K", env=place)
+        self.assertEqual(list(there.iterdir()), [])
+
+    def test_no_place_for_files(self):
+        place = {**os.environ, "TMPDIR": str(self.folder / "nowhere")}
+        text = self.fine("selfcheck", GOLDEN / "llama", "--quick", "--kv", "bf16", env=place)
+        self.assertRegex(text, r"(?m)^restored +skipped: no place for a file$")
+        self.assertRegex(text, r"(?m)^trace +equal, without forms, (drafts, )?a folder$")
 
     def test_usage(self):
         path = GOLDEN / "llama"

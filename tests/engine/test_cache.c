@@ -507,6 +507,65 @@ static void test_shortest_answers(void **state)
     }
 }
 
+/* B10: 36 requests at once, of 1 to 400 tokens, half of them asked before; two end with their first
+ * token. */
+static void check_many(const char *path, const char *kv)
+{
+    enum { AT_ONCE = 36, LONGEST = 400 };
+    weft_model *model = run_open_model(path);
+    uint32_t n_vocab = run_n_vocab(model);
+    weft_engine_options o = {.struct_size = sizeof o,
+                             .kv = kv,
+                             .n_threads = 2,
+                             .context = CONTEXT,
+                             .chunk_tokens = 100,
+                             .max_sequences = AT_ONCE,
+                             .memory_bytes = (uint64_t)1 << 30};
+    weft_engine *engine = run_open_engine(model, &o);
+    weft_engine *bare = open_engine(model, (setting){.kv = kv});
+    run runs[AT_ONCE];
+    for (uint32_t i = 0; i < AT_ONCE; i++) {
+        uint32_t n = i < 2 ? 1 + i : 1 + i * (LONGEST - 1) / (AT_ONCE - 1);
+        runs[i] = (run){.prompt = run_random_ids(n, n_vocab, i),
+                        .n_prompt = n,
+                        .max_new = i == 7 || i == 20 ? 1 : NEW_TOKENS};
+    }
+    for (uint32_t i = 0; i < AT_ONCE; i += 2) {
+        run before = runs[i];
+        run_all(engine, n_vocab, &before, 1);
+        run_free(&before);
+    }
+    run_all(engine, n_vocab, runs, AT_ONCE);
+    for (uint32_t i = 0; i < AT_ONCE; i++) {
+        run alone = {.prompt = runs[i].prompt,
+                     .n_prompt = runs[i].n_prompt,
+                     .max_new = runs[i].max_new,
+                     .flags = WEFT_REQUEST_NO_CACHE};
+        run_all(bare, n_vocab, &alone, 1);
+        run_assert_identical(&runs[i], &alone, n_vocab);
+        /* Of new ones a first token or two that others have. */
+        assert_true(i % 2 == 0 ? runs[i].n_cached + 1 == runs[i].n_prompt : runs[i].n_cached < 8);
+        run_free(&alone);
+        free((void *)(uintptr_t)runs[i].prompt);
+        run_free(&runs[i]);
+    }
+    weft_engine_info info = {.struct_size = sizeof info};
+    assert_ok(weft_engine_get_info(engine, &info, NULL), NULL);
+    assert_true(info.kv_bytes_live == 0 && info.n_active == 0);
+    weft_engine_close(bare);
+    weft_engine_close(engine);
+    weft_model_close(model);
+}
+
+static void test_b10_many_at_once(void **state)
+{
+    (void)state;
+    check_many(GOLDEN_PATH("llama"), NULL);
+    check_many(GOLDEN_PATH("gemma3"), "affine8g64");
+    check_many(GOLDEN_PATH("qwen3_5"), "turbo-k8v4");
+    check_many(GOLDEN_PATH("deepseek_v3"), NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -520,6 +579,7 @@ int main(void)
         cmocka_unit_test(test_salts_are_apart),
         cmocka_unit_test(test_refused_memory_costs_no_answer),
         cmocka_unit_test(test_shortest_answers),
+        cmocka_unit_test(test_b10_many_at_once),
     };
     return TEST_RUN("engine/cache", tests);
 }

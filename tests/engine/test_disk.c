@@ -118,8 +118,6 @@ static void check(const setting *s)
         uint32_t least = i == 1 ? n - MORE - 1 : s->n_prompt - 1;
         if (i == 2) ids[s->n_prompt - 20] ^= 1;
         if (i == 2) least = needs ? 0 : s->n_prompt - 20;
-        /* Where windows are shorter than pages, of two boundaries in one the first is kept. */
-        if (i == 1 && needs) least = s->n_prompt - 1;
         check_again(s, e, bare, n_vocab, ids, n, least);
         assert_true(i == 2 || info_of(e).n_disk_tokens >= least);
         weft_engine_close(e);
@@ -278,6 +276,106 @@ static void test_ends_on_the_way(void **state)
         weft_engine_close(e);
     }
     free(ids);
+    weft_model_close(model);
+}
+
+/* ---- room that others make ------------------------------------------------------------------- */
+
+enum { LONG_PROMPT = 400, SHORT_PROMPT = 200, LONG_ANSWER = 300 };
+
+/* A request whose prompt the folder has, where another was promised nearly all memory: promises
+ * shrink for it (priority 0), or the other is paused once, and it begins with what is there. */
+static void check_room(const char *path, int32_t priority, uint32_t max_sequences)
+{
+    setting s = {path, NULL, LONG_PROMPT, 512, WEFT_ACT_BF16};
+    answer_elsewhere(&s, 5);
+    weft_model *model = run_open_model(path);
+    uint32_t n_vocab = run_n_vocab(model);
+    weft_engine *bare = open_engine(model, &s, (weft_engine_options){0});
+    /* Of what the other was promised, as much again in quarters. */
+    uint64_t bytes = bytes_for(model, &s, SHORT_PROMPT + LONG_ANSWER) / 4 * (priority > 0 ? 6 : 7);
+    weft_engine_options o = {
+        .state_dir = folder.path, .memory_bytes = bytes, .max_sequences = max_sequences};
+    weft_engine *e = open_engine(model, &s, o);
+    /* So that it takes a few steps, in which nobody puts himself in that room. */
+    e->disk.step_bytes = 100000;
+    run low = {.prompt = run_random_ids(SHORT_PROMPT, n_vocab, 6),
+               .n_prompt = SHORT_PROMPT,
+               .max_new = LONG_ANSWER};
+    run high = {.prompt = run_random_ids(LONG_PROMPT, n_vocab, 5),
+                .n_prompt = LONG_PROMPT,
+                .max_new = NEW,
+                .priority = priority};
+    run_submit(e, n_vocab, &low);
+    for (uint32_t i = 0; i < 4; i++) step(e, 1 << 20);
+    run_submit(e, n_vocab, &high);
+    while (step(e, 1 << 20) > 0) continue;
+    run_collect(e, &low);
+    run_collect(e, &high);
+    weft_engine_info info = info_of(e);
+    print_message("%s, priority %d: %u of %u from the folder, %u pauses\n", path, (int)priority,
+                  high.n_cached, LONG_PROMPT, low.n_paused);
+    assert_int_equal(high.n_cached, LONG_PROMPT - 1);
+    assert_true(info.n_disk_hits > 0 && info.n_disk_tokens >= LONG_PROMPT - 1);
+    assert_int_equal(low.n_paused, priority > 0);
+    run cold = ask(bare, n_vocab, high.prompt, LONG_PROMPT, WEFT_REQUEST_NO_CACHE);
+    run_assert_identical(&high, &cold, n_vocab);
+    run alone = {.prompt = low.prompt, .n_prompt = SHORT_PROMPT, .max_new = LONG_ANSWER};
+    run_all(bare, n_vocab, &alone, 1);
+    run_assert_identical(&low, &alone, n_vocab);
+    free((void *)(uintptr_t)low.prompt);
+    free((void *)(uintptr_t)high.prompt);
+    run_free(&low);
+    run_free(&high);
+    run_free(&cold);
+    run_free(&alone);
+    weft_engine_close(e);
+    weft_engine_close(bare);
+    weft_model_close(model);
+    test_folder_remove(&folder);
+    test_folder_create(&folder);
+}
+
+static void test_room_is_made_for_what_is_there(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(CROWD_MODELS); i++) {
+        check_room(CROWD_MODELS[i], 1, 4);
+        check_room(CROWD_MODELS[i], 1, 1);
+    }
+    /* Of windows and states nothing shrinks. */
+    check_room(CROWD_MODELS[0], 0, 4);
+}
+
+/* The folder has nothing for it: it begins as without one, and at once. */
+static void test_no_room_is_made_for_nothing(void **state)
+{
+    (void)state;
+    setting s = {GOLDEN_PATH("llama"), NULL, LONG_PROMPT, 512, WEFT_ACT_BF16};
+    answer_elsewhere(&s, 7);
+    weft_model *model = run_open_model(s.model);
+    uint32_t n_vocab = run_n_vocab(model);
+    uint64_t bytes = bytes_for(model, &s, SHORT_PROMPT + LONG_ANSWER);
+    weft_engine *e = open_engine(
+        model, &s, (weft_engine_options){.state_dir = folder.path, .memory_bytes = bytes});
+    int32_t *ids = run_random_ids(LONG_PROMPT, n_vocab, 8);
+    run low = {.prompt = ids, .n_prompt = SHORT_PROMPT, .max_new = LONG_ANSWER};
+    run high = {.prompt = ids + 1, .n_prompt = LONG_PROMPT - 1, .max_new = NEW, .priority = 1};
+    run_submit(e, n_vocab, &low);
+    step(e, 1 << 20);
+    run_submit(e, n_vocab, &high);
+    step(e, 1 << 20);
+    weft_engine_info info = info_of(e);
+    assert_true(info.n_active == 1 && info.n_waiting == 1 && info.n_paused == 1);
+    assert_int_equal(info.disk_bytes_read, 0);
+    while (step(e, 1 << 20) > 0) continue;
+    run_collect(e, &low);
+    run_collect(e, &high);
+    assert_true(high.n_cached == 0 && low.n_paused == 1 && high.n_paused == 0);
+    run_free(&low);
+    run_free(&high);
+    free(ids);
+    weft_engine_close(e);
     weft_model_close(model);
 }
 
@@ -594,6 +692,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_goldens, setup, teardown),
         cmocka_unit_test_setup_teardown(test_real_models, setup, teardown),
         cmocka_unit_test_setup_teardown(test_small_memory, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_room_is_made_for_what_is_there, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_no_room_is_made_for_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(test_ends_on_the_way, setup, teardown),
         cmocka_unit_test_setup_teardown(test_b34_budgets, setup, teardown),
         cmocka_unit_test_setup_teardown(test_arguments, setup, teardown),

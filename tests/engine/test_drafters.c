@@ -195,6 +195,75 @@ static void test_ngram_gives_up(void **state)
     free(text);
 }
 
+/* Whose text it is: each token is chosen by what is proposed behind those before. */
+typedef enum enemy {
+    ENEMY_AGAINST, /* right while nothing is proposed, and wrong when something is */
+    ENEMY_LATE,    /* wrong at the last of what is proposed */
+    ENEMY_FIRST,   /* right for so long that much is proposed, then wrong at the first, and again */
+    ENEMY_DRAWN,   /* in any turn */
+    N_ENEMIES
+} enemy;
+
+/* What the text says where the drafter expects guess at place i of n that are proposed. */
+static bool follows(enemy how, uint32_t i, uint32_t n, uint32_t known)
+{
+    switch (how) {
+    case ENEMY_AGAINST:
+        return n == 0;
+    case ENEMY_LATE:
+        return n == 0 || i + 1 < n;
+    case ENEMY_FIRST:
+        return known / 64 % 2 == 0 || n == 0;
+    default:
+        return rng_u64(known, i) % 8 < rng_u64(3, known / 100) % 9;
+    }
+}
+
+/* Steps of one token that it took beyond those without drafts, when a draft costs 3 / 10 of one: at
+ * every length of the answer at most one, and a sixty-fourth. What is expected where nothing is
+ * proposed another drafter says, which is as old and not told what was proposed. */
+static void check_enemy(enemy how, uint32_t period, uint32_t most)
+{
+    world w;
+    int32_t text[LENGTH + DRAFTS_MOST];
+    int32_t out[DRAFTS_MOST];
+    double paid = 0.0;
+    for (uint32_t i = 0; i < PROMPT; i++) text[i] = (int32_t)(i % period);
+    world_open(&w, ngram(), LENGTH, text, PROMPT);
+    uint32_t known = PROMPT + 1;
+    text[PROMPT] = (int32_t)(PROMPT % period);
+    while (known + most < LENGTH) {
+        uint32_t n = propose(&w, text, known, most, out);
+        uint32_t right = 0;
+        for (uint32_t i = 0; i < n && follows(how, i, n, known); i++)
+            text[known + right++] = out[i];
+        /* What stood there a period before is what is expected; or a token that never was. */
+        bool as_ever = n == 0 && follows(how, 0, 0, known);
+        uint32_t at = known + right;
+        text[at] = as_ever ? text[at - period] : (int32_t)(1000 + at);
+        paid += 0.3 * n - right;
+        known = at + 1;
+        double bound = 1.0 + (known - PROMPT) / 64.0;
+        if (paid > bound) fail_msg("%.2f steps in %u tokens", paid, known - PROMPT);
+    }
+    print_message("text %d of period %u, %u a step: %.2f steps in %d tokens\n", (int)how, period,
+                  most, paid, LENGTH);
+    world_close(&w);
+}
+
+/* Whatever is said, drafts cost next to nothing in all. */
+static void test_ngram_account(void **state)
+{
+    (void)state;
+    static const uint32_t PERIODS[] = {1, 24};
+    for (size_t i = 0; i < sizeof PERIODS / sizeof PERIODS[0]; i++) {
+        for (int how = 0; how < N_ENEMIES; how++) {
+            check_enemy((enemy)how, PERIODS[i], 1);
+            check_enemy((enemy)how, PERIODS[i], 8);
+        }
+    }
+}
+
 /* What it has given up is tried again once it would have been right. */
 static void test_ngram_comes_back(void **state)
 {
@@ -304,6 +373,7 @@ int main(void)
         cmocka_unit_test(test_repeatable),     cmocka_unit_test(test_ngram_loops),
         cmocka_unit_test(test_ngram_gives_up), cmocka_unit_test(test_ngram_comes_back),
         cmocka_unit_test(test_pace),           cmocka_unit_test(test_pace_comes_back),
+        cmocka_unit_test(test_ngram_account),
     };
     return TEST_RUN("engine/drafters", tests);
 }

@@ -19,15 +19,12 @@ typedef struct setting {
     const char *model, *kv, *isa;
     uint32_t n_prompt, context;
     weft_act act;
-    /* Its windows are shorter than a page: the boundary before the prompt's end leaves no place for
-     * the one behind the answer. */
-    bool has_short_windows;
 } setting;
 
 static uint32_t expected_len(const setting *s)
 {
     /* The last token of an answer was not forwarded. */
-    return s->has_short_windows ? s->n_prompt - 1 : s->n_prompt + NEW - 1;
+    return s->n_prompt + NEW - 1;
 }
 
 static weft_engine *open_engine(const weft_model *model, const setting *s)
@@ -143,21 +140,20 @@ static void test_kv55_restored_goes_on_in_goldens(void **state)
 {
     (void)state;
     static const setting SETTINGS[] = {
-        {GOLDEN_PATH("llama"), NULL, NULL, 150, 512, WEFT_ACT_BF16, false},
-        {GOLDEN_PATH("llama"), "turbo-k8v3,start=100", NULL, 150, 512, WEFT_ACT_BF16, false},
-        {GOLDEN_PATH("gemma3"), NULL, NULL, 150, 512, WEFT_ACT_BF16, true},
-        {GOLDEN_PATH("gemma3"), "turbo-k8v4", NULL, 150, 512, WEFT_ACT_F32, true},
-        {GOLDEN_PATH("qwen3_5"), NULL, NULL, 150, 512, WEFT_ACT_BF16, false},
-        {GOLDEN_PATH("qwen3_5"), "affine8g64,start=200", NULL, 190, 512, WEFT_ACT_F32, false},
-        {GOLDEN_PATH("qwen3_5_moe"), NULL, NULL, 150, 512, WEFT_ACT_BF16, false},
-        {GOLDEN_PATH("qwen3_next"), "affine8g64", NULL, 150, 512, WEFT_ACT_BF16, false},
-        {GOLDEN_PATH("lfm2"), NULL, NULL, 150, 512, WEFT_ACT_BF16, false},
-        {GOLDEN_PATH("lfm2"), "affine4g64,start=200", NULL, 190, 512, WEFT_ACT_F32, false},
-        {GOLDEN_PATH("deepseek_v3"), NULL, NULL, 150, 512, WEFT_ACT_BF16, false},
-        {GOLDEN_PATH("deepseek_v3"), "affine4g32", NULL, 150, 512, WEFT_ACT_BF16, false},
-        {GOLDEN_PATH("glm_moe_dsa-shared"), NULL, NULL, 150, 512, WEFT_ACT_BF16, false},
-        {GOLDEN_PATH("glm_moe_dsa-shared"), "affine8g32,index=tk8", NULL, 150, 512, WEFT_ACT_BF16,
-         false},
+        {GOLDEN_PATH("llama"), NULL, NULL, 150, 512, WEFT_ACT_BF16},
+        {GOLDEN_PATH("llama"), "turbo-k8v3,start=100", NULL, 150, 512, WEFT_ACT_BF16},
+        {GOLDEN_PATH("gemma3"), NULL, NULL, 150, 512, WEFT_ACT_BF16},
+        {GOLDEN_PATH("gemma3"), "turbo-k8v4", NULL, 150, 512, WEFT_ACT_F32},
+        {GOLDEN_PATH("qwen3_5"), NULL, NULL, 150, 512, WEFT_ACT_BF16},
+        {GOLDEN_PATH("qwen3_5"), "affine8g64,start=200", NULL, 190, 512, WEFT_ACT_F32},
+        {GOLDEN_PATH("qwen3_5_moe"), NULL, NULL, 150, 512, WEFT_ACT_BF16},
+        {GOLDEN_PATH("qwen3_next"), "affine8g64", NULL, 150, 512, WEFT_ACT_BF16},
+        {GOLDEN_PATH("lfm2"), NULL, NULL, 150, 512, WEFT_ACT_BF16},
+        {GOLDEN_PATH("lfm2"), "affine4g64,start=200", NULL, 190, 512, WEFT_ACT_F32},
+        {GOLDEN_PATH("deepseek_v3"), NULL, NULL, 150, 512, WEFT_ACT_BF16},
+        {GOLDEN_PATH("deepseek_v3"), "affine4g32", NULL, 150, 512, WEFT_ACT_BF16},
+        {GOLDEN_PATH("glm_moe_dsa-shared"), NULL, NULL, 150, 512, WEFT_ACT_BF16},
+        {GOLDEN_PATH("glm_moe_dsa-shared"), "affine8g32,index=tk8", NULL, 150, 512, WEFT_ACT_BF16},
     };
     for (size_t i = 0; i < sizeof SETTINGS / sizeof SETTINGS[0]; i++) check(&SETTINGS[i]);
 }
@@ -170,7 +166,7 @@ static void test_b37_on_each_isa(void **state)
     const char *const *isas = run_isas(&n_isas);
     for (size_t i = 0; i < n_isas; i++) {
         setting latent = {
-            GOLDEN_PATH("deepseek_v3"), "affine8g32", isas[i], 70, 512, WEFT_ACT_BF16, false};
+            GOLDEN_PATH("deepseek_v3"), "affine8g32", isas[i], 70, 512, WEFT_ACT_BF16};
         setting keys = latent;
         keys.model = GOLDEN_PATH("llama");
         keys.kv = "k=tk8,v=bf16";
@@ -183,9 +179,9 @@ static void test_kv55_restored_goes_on_in_real_models(void **state)
 {
     (void)state;
     static const setting SETTINGS[] = {
-        {TINY_PATH("target-mlx8"), "turbo-k8v4", NULL, 300, 1024, WEFT_ACT_BF16, false},
-        {TINY_PATH("window-mlx4"), NULL, NULL, 300, 1024, WEFT_ACT_BF16, false},
-        {TINY_PATH("hybrid-mlx4"), "affine8g64", NULL, 300, 1024, WEFT_ACT_BF16, false},
+        {TINY_PATH("target-mlx8"), "turbo-k8v4", NULL, 300, 1024, WEFT_ACT_BF16},
+        {TINY_PATH("window-mlx4"), NULL, NULL, 300, 1024, WEFT_ACT_BF16},
+        {TINY_PATH("hybrid-mlx4"), "affine8g64", NULL, 300, 1024, WEFT_ACT_BF16},
     };
     for (size_t i = 0; i < sizeof SETTINGS / sizeof SETTINGS[0]; i++) check(&SETTINGS[i]);
 }
@@ -196,7 +192,7 @@ static void test_b19_long(void **state)
     (void)state;
     static const char *const NAMES[] = {TINY_PATH("window-mlx4"), TINY_PATH("hybrid-mlx4")};
     for (size_t i = 0; i < 2; i++) {
-        setting s = {NAMES[i], NULL, NULL, 4000, 8192, WEFT_ACT_BF16, false};
+        setting s = {NAMES[i], NULL, NULL, 4000, 8192, WEFT_ACT_BF16};
         weft_model *model = open_model(&s);
         weft_model_info model_info = {.struct_size = sizeof model_info};
         assert_ok(weft_model_get_info(model, &model_info, NULL), NULL);
@@ -254,7 +250,7 @@ static void expect(const setting *s, const char *path, const char *reason, bool 
 static void test_kv56_files_of_no_use(void **state)
 {
     (void)state;
-    setting s = {GOLDEN_PATH("llama"), NULL, NULL, 50, 512, WEFT_ACT_BF16, false};
+    setting s = {GOLDEN_PATH("llama"), NULL, NULL, 50, 512, WEFT_ACT_BF16};
     char path[300];
     char aside[310];
     snprintf(path, sizeof path, "%s/state", folder.path);
@@ -299,7 +295,7 @@ static void test_kv56_files_of_no_use(void **state)
 static void test_arguments(void **state)
 {
     (void)state;
-    setting s = {GOLDEN_PATH("llama"), NULL, NULL, 50, 512, WEFT_ACT_BF16, false};
+    setting s = {GOLDEN_PATH("llama"), NULL, NULL, 50, 512, WEFT_ACT_BF16};
     const char *path = test_folder_path(&folder, "state");
     weft_model *model = open_model(&s);
     weft_engine *engine = open_engine(model, &s);

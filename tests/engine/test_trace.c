@@ -1,7 +1,7 @@
 /* test_trace.c - a random trace of requests: they come, are cancelled, draft, share prompts, wait,
- * are paused and go on in memory that does not suffice, each in a codec of its own, some of a form;
- * and every one of them has the tokens and log-probabilities, bit for bit, that it has alone.
- * Repeatable from the printed seed. */
+ * are paused and go on in memory that does not suffice, each in a codec of its own, some of a form,
+ * with some models beside a folder for what memory lets go of; and every one of them has the tokens
+ * and log-probabilities, bit for bit, that it has alone. Repeatable from the printed seed. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,17 +13,18 @@ enum { CONTEXT = 384, PROMPT_MOST = 180, TEXTS = 3 };
 
 static const struct {
     const char *path;
-    bool large; /* a real model: fewer requests */
+    bool large;  /* a real model: fewer requests */
+    bool folder; /* what memory lets go of goes there, and comes back */
 } MODELS[] = {
-    {GOLDEN_PATH("llama"), false},
-    {GOLDEN_PATH("gemma3-long"), false},
-    {GOLDEN_PATH("gemma4-ple"), false},
-    {GOLDEN_PATH("qwen3_5"), false},
-    {GOLDEN_PATH("glm_moe_dsa"), false},
-    {GOLDEN_PATH("gpt_oss"), false},
-    {WEFT_SOURCE_DIR "/models/tiny/target-mlx8", true},
-    {WEFT_SOURCE_DIR "/models/tiny/window-mlx4", true},
-    {WEFT_SOURCE_DIR "/models/tiny/hybrid-mlx4", true},
+    {GOLDEN_PATH("llama"), false, true},
+    {GOLDEN_PATH("gemma3-long"), false, false},
+    {GOLDEN_PATH("gemma4-ple"), false, false},
+    {GOLDEN_PATH("qwen3_5"), false, true},
+    {GOLDEN_PATH("glm_moe_dsa"), false, true},
+    {GOLDEN_PATH("gpt_oss"), false, false},
+    {WEFT_SOURCE_DIR "/models/tiny/target-mlx8", true, false},
+    {WEFT_SOURCE_DIR "/models/tiny/window-mlx4", true, true},
+    {WEFT_SOURCE_DIR "/models/tiny/hybrid-mlx4", true, true},
 };
 
 static const char *const CODECS[] = {"bf16", "affine8g32", "affine4g32,start=50"};
@@ -162,7 +163,24 @@ static void trace_run(trace *t, weft_engine *e)
     for (uint32_t i = 0; i < t->n; i++) run_collect(e, &t->visits[i].r);
 }
 
-static void check_alone(const trace *t, weft_engine *e, const run *r)
+/* Once more, in an engine that knows what the folder has and nothing else. */
+static void check_again(const trace *t, weft_engine *e, const run *r, const run *expected)
+{
+    run again = {.prompt = r->prompt,
+                 .n_prompt = r->n_prompt,
+                 .max_new = r->max_new,
+                 .kv = r->kv,
+                 .sampling = r->sampling,
+                 .stops = r->stops,
+                 .grammar = r->grammar,
+                 .cache_salt = r->cache_salt};
+    run_all(e, t->n_vocab, &again, 1);
+    run_assert_identical(&again, expected, t->n_vocab);
+    run_free(&again);
+}
+
+/* again: another engine to ask; NULL: none. */
+static void check_alone(const trace *t, weft_engine *e, weft_engine *again, const run *r)
 {
     run expected = {.prompt = r->prompt,
                     .n_prompt = r->n_prompt,
@@ -181,17 +199,59 @@ static void check_alone(const trace *t, weft_engine *e, const run *r)
         assert_memory_equal(r->tokens, expected.tokens, r->n_tokens * sizeof(int32_t));
         assert_memory_equal(r->logprobs, expected.logprobs, r->n_tokens * sizeof(float));
     }
+    if (again != NULL) check_again(t, again, r, &expected);
     run_free(&expected);
 }
 
 /* What happened, over all models. */
 typedef struct totals {
     uint64_t n_paused, n_cancelled, n_hits, n_accepted;
+    uint64_t n_fetched,
+        n_fetched_again; /* from folders: in traces, and by engines that came later */
 } totals;
 
-static void check_model(const char *path, uint64_t seed, uint32_t n, totals *all)
+enum { AGAIN_EVERY = 8 };
+
+static weft_engine_options alone_options(void)
 {
+    return (weft_engine_options){.struct_size = sizeof(weft_engine_options),
+                                 .n_threads = 1,
+                                 .context = CONTEXT,
+                                 .max_sequences = 1,
+                                 .max_drafts = WEFT_NO_DRAFTS,
+                                 .kv = "bf16"};
+}
+
+static uint64_t fetched(const weft_engine *e)
+{
+    weft_engine_info info = {.struct_size = sizeof info};
+    assert_ok(weft_engine_get_info(e, &info, NULL), NULL);
+    return info.n_disk_hits;
+}
+
+/* state_dir: what the trace's engine wrote to; NULL: nothing. */
+static void check_trace(const trace *t, const weft_model *model, const char *state_dir, totals *all)
+{
+    weft_engine_options options = alone_options();
+    weft_engine *e = run_open_engine(model, &options);
+    weft_engine *again = NULL;
+    options.state_dir = state_dir;
+    if (state_dir != NULL) again = run_open_engine(model, &options);
+    for (uint32_t i = 0; i < t->n; i++) {
+        bool asks_again = i % AGAIN_EVERY == 0;
+        check_alone(t, e, asks_again ? again : NULL, &t->visits[i].r);
+    }
+    if (again != NULL) all->n_fetched_again += fetched(again);
+    weft_engine_close(again);
+    weft_engine_close(e);
+}
+
+static void check_model(size_t m, uint64_t seed, uint32_t n, totals *all)
+{
+    const char *path = MODELS[m].path;
     weft_model *model = run_open_model(path);
+    test_folder folder;
+    if (MODELS[m].folder) test_folder_create(&folder);
     weft_engine_options options = {.struct_size = sizeof options,
                                    .n_threads = 2,
                                    .context = CONTEXT,
@@ -201,6 +261,7 @@ static void check_model(const char *path, uint64_t seed, uint32_t n, totals *all
     weft_error err = {WEFT_OK, ""};
     assert_ok(weft_model_state_bytes(model, &options, 260, &options.memory_bytes, &err), &err);
     options.memory_bytes *= 3;
+    options.state_dir = MODELS[m].folder ? folder.path : NULL;
     weft_engine *e = run_open_engine(model, &options);
     trace t;
     trace_open(&t, model, seed, n);
@@ -208,31 +269,24 @@ static void check_model(const char *path, uint64_t seed, uint32_t n, totals *all
     weft_engine_info info = {.struct_size = sizeof info};
     assert_ok(weft_engine_get_info(e, &info, &err), &err);
     weft_engine_close(e);
-    options = (weft_engine_options){.struct_size = sizeof options,
-                                    .n_threads = 1,
-                                    .context = CONTEXT,
-                                    .max_sequences = 1,
-                                    .max_drafts = WEFT_NO_DRAFTS,
-                                    .kv = "bf16"};
-    e = run_open_engine(model, &options);
+    check_trace(&t, model, options.state_dir, all);
     uint32_t n_cancelled = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        check_alone(&t, e, &t.visits[i].r);
-        n_cancelled += t.visits[i].r.finish == WEFT_FINISH_CANCELLED;
-    }
-    print_message("%s: %llu steps, %llu pauses, %u cancelled, %llu of %llu lookups hit, %llu of "
-                  "%llu drafts right\n",
+    for (uint32_t i = 0; i < n; i++) n_cancelled += t.visits[i].r.finish == WEFT_FINISH_CANCELLED;
+    print_message("%s: %llu steps, %llu pauses, %u cancelled, %llu of %llu lookups hit, %llu from "
+                  "the folder, %llu of %llu drafts right\n",
                   strrchr(path, '/') + 1, (unsigned long long)info.n_steps,
                   (unsigned long long)info.n_paused, n_cancelled,
                   (unsigned long long)info.n_cache_hits, (unsigned long long)info.n_cache_lookups,
-                  (unsigned long long)info.n_accepted, (unsigned long long)info.n_drafted);
+                  (unsigned long long)info.n_disk_hits, (unsigned long long)info.n_accepted,
+                  (unsigned long long)info.n_drafted);
     all->n_paused += info.n_paused;
     all->n_cancelled += n_cancelled;
     all->n_hits += info.n_cache_hits;
     all->n_accepted += info.n_accepted;
-    weft_engine_close(e);
+    all->n_fetched += info.n_disk_hits;
     trace_close(&t);
     weft_model_close(model);
+    if (MODELS[m].folder) test_folder_remove(&folder);
 }
 
 static void test_every_request_is_as_alone(void **state)
@@ -244,10 +298,13 @@ static void test_every_request_is_as_alone(void **state)
     totals all = {0};
     for (size_t m = 0; m < sizeof MODELS / sizeof MODELS[0]; m++) {
         uint32_t n = MODELS[m].large || TEST_SLOWED ? 60 : 200;
-        check_model(MODELS[m].path, seed + m, n, &all);
+        check_model(m, seed + m, n, &all);
     }
     assert_true(all.n_paused > 50 && all.n_cancelled > 20 && all.n_hits > 50);
     assert_true(all.n_accepted > 500);
+    print_message("from folders: %llu, and %llu by engines that came later\n",
+                  (unsigned long long)all.n_fetched, (unsigned long long)all.n_fetched_again);
+    assert_true(all.n_fetched > (TEST_SLOWED ? 0 : 10) && all.n_fetched_again > 0);
 }
 
 int main(void)

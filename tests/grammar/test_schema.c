@@ -266,6 +266,40 @@ static void test_objects(void **state)
     check(CASES, COUNT_OF(CASES));
 }
 
+/* What docs/grammar.md says of names that come again: those that a schema lists do not, others may;
+ * each value is of the schema whichever a reader takes, and what counts names holds for that
+ * reader, too. */
+static void test_names_that_come_again(void **state)
+{
+    (void)state;
+    static const taken CASES[] = {
+        {"{\"type\":\"object\",\"properties\":{\"a\":{\"const\":1}},\"additionalProperties\":{"
+         "\"type\":\"boolean\"}}",
+         3,
+         "{\"a\":1,\"b\":true}\0{\"b\":true,\"b\":false}\0{\"a\":1,\"b\":true,\"b\":true,"
+         "\"b\":false}\0"
+         "{\"a\":1,\"a\":1}\0{\"b\":true,\"b\":1}\0{\"b\":true,\"a\":true}\0"},
+        {"{\"type\":\"object\",\"properties\":{\"a\":{}},\"additionalProperties\":false}", 2,
+         "{\"a\":1}\0{}\0{\"a\":1,\"a\":1}\0{\"a\":1,\"b\":1}\0"},
+        {"{\"type\":\"object\",\"patternProperties\":{\"^n\":{\"const\":0}},"
+         "\"additionalProperties\":false}",
+         2, "{\"n\":0}\0{\"n\":0,\"n\":0}\0{\"n\":0,\"n\":1}\0{\"m\":0}\0"},
+        {"{\"type\":\"object\",\"required\":[\"x\"],\"additionalProperties\":{\"const\":0}}", 2,
+         "{\"x\":0}\0{\"x\":0,\"y\":0,\"y\":0}\0{\"x\":0,\"x\":0}\0{\"y\":0}\0"},
+        /* Of at most so many there are as many to any reader, or fewer; of at least so many as are
+         * sure to differ. */
+        {"{\"type\":\"object\",\"maxProperties\":2,\"additionalProperties\":{\"const\":0}}", 3,
+         "{}\0{\"a\":0,\"b\":0}\0{\"a\":0,\"a\":0}\0{\"a\":0,\"a\":0,\"a\":0}\0"},
+        {"{\"type\":\"object\",\"properties\":{\"a\":{\"const\":0}},\"minProperties\":2,"
+         "\"additionalProperties\":{\"const\":0}}",
+         2, "{\"a\":0,\"b\":0}\0{\"a\":0,\"b\":0,\"b\":0}\0{\"b\":0,\"b\":0}\0{\"a\":0}\0"},
+    };
+    check(CASES, COUNT_OF(CASES));
+    grammar *any = world_compile(bytes_vocab, GRAMMAR_JSON, "");
+    assert_true(world_takes(any, str_of("{\"a\":1,\"a\":2}"), NULL));
+    grammar_unref(any);
+}
+
 static void test_applied(void **state)
 {
     (void)state;
@@ -537,12 +571,19 @@ int main(void)
     bytes_vocab = world_vocab(false);
     merged_vocab = world_vocab(true);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_types),       cmocka_unit_test(test_numbers),
-        cmocka_unit_test(test_strings),     cmocka_unit_test(test_lengths),
-        cmocka_unit_test(test_arrays),      cmocka_unit_test(test_objects),
-        cmocka_unit_test(test_applied),     cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_bounds),      cmocka_unit_test(test_masks),
-        cmocka_unit_test(test_forced_keys), cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_types),
+        cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_strings),
+        cmocka_unit_test(test_lengths),
+        cmocka_unit_test(test_arrays),
+        cmocka_unit_test(test_objects),
+        cmocka_unit_test(test_applied),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_masks),
+        cmocka_unit_test(test_forced_keys),
+        cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_names_that_come_again),
     };
     int failed = TEST_RUN("grammar/schema", tests);
     grammar_vocab_destroy(bytes_vocab);

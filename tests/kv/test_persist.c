@@ -151,8 +151,8 @@ static void test_start(void **state)
     check_spec("affine8g32,start=200", &MODELS[HYBRID_MODEL], 300);
 }
 
-/* Many boundaries, whose windows run into one another; where windows are shorter than two pages the
- * cache does not take them all. */
+/* Many boundaries, whose windows run into one another; where windows are shorter than two pages a
+ * file does not have them all. */
 static void test_many_boundaries(void **state)
 {
     (void)state;

@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/rng.h"
+#include "cli/agreement.h"
 #include "cli/commands/command.h"
 #include "cli/trace.h"
 
@@ -92,6 +93,7 @@ typedef struct bench {
     uint64_t n_layer_params; /* of matrices that every token of a prompt passes */
     double read_bytes_s;
     uint64_t checksum;
+    agreement agreement; /* of the tokens that such keys and values give */
     progress progress;
     bench_row rows[BATCH_MOST];
     uint32_t n_rows;
@@ -397,6 +399,10 @@ static weft_status print_json(const bench *b, const char *model, weft_error *err
     weft_status status =
         strbuf_printf(&out, ",\"checksum\":\"%016llx\"", (unsigned long long)b->checksum);
     if (status == WEFT_OK) status = b->traces.status;
+    const agreement *a = &b->agreement;
+    if (a->n_tokens > 0)
+        strbuf_printf(&out, ",\"agreement\":{\"tokens\":%u,\"same\":%u,\"least\":%u}", a->n_tokens,
+                      a->n_same, a->n_least);
     session_add_experts(&b->s, &out);
     if (status == WEFT_OK) status = strbuf_add_text(&out, "}\n");
     if (status == WEFT_OK) {
@@ -430,6 +436,10 @@ static void print_table(const bench *b, const char *model)
     }
     fputs(strbuf_text(&b->tables), stdout);
     printf("\nchecksum of the tokens %016llx\n", (unsigned long long)b->checksum);
+    const agreement *a = &b->agreement;
+    if (a->n_tokens > 0)
+        printf("%u of %u tokens are those with keys and values in f32, at least %u are expected\n",
+               a->n_same, a->n_tokens, a->n_least);
     session_print_experts(&b->s, stdout);
 }
 
@@ -464,6 +474,8 @@ static weft_status open_engine(bench *b, weft_error *err)
     uint32_t context = most(&v->contexts);
     uint64_t need = (uint64_t)context + tokens_to_add(v, n_rows, context);
     if (need < (uint64_t)most(&v->prompts) + 1) need = (uint64_t)most(&v->prompts) + 1;
+    if (need < AGREEMENT_POSITIONS && b->s.info.context >= AGREEMENT_POSITIONS)
+        need = AGREEMENT_POSITIONS;
     if (need > b->s.info.context)
         return err_set(err, WEFT_LIMIT, "this needs %llu positions, the model's context holds %u",
                        (unsigned long long)need, b->s.info.context);
@@ -493,6 +505,16 @@ static weft_status measure_read(bench *b, weft_error *err)
     return status;
 }
 
+/* A model of a shorter context is not asked. */
+static weft_status measure_agreement(bench *b, weft_error *err)
+{
+    if (b->info.context < AGREEMENT_POSITIONS) return WEFT_OK;
+    progress_show(&b->progress, "comparing tokens with those of f32");
+    weft_status status = agreement_measure(b->s.engine, b->s.model, b->info.kv, &b->agreement, err);
+    progress_clear(&b->progress);
+    return status;
+}
+
 static weft_status bench_all(bench *b, weft_error *err)
 {
     const bench_values *v = b->v;
@@ -505,6 +527,7 @@ static weft_status bench_all(bench *b, weft_error *err)
         for (uint32_t k = 0; k < v->batches.n && status == WEFT_OK; k++)
             status = bench_decode(b, v->batches.values[k], v->contexts.values[i], err);
     }
+    if (status == WEFT_OK) status = measure_agreement(b, err);
     return status;
 }
 
@@ -531,6 +554,7 @@ static int run(const void *values, const char *path)
     } else if (status == WEFT_OK) {
         print_table(b, path);
     }
+    if (status == WEFT_OK) status = agreement_check(&b->agreement, b->info.kv, &err);
     progress_clear(&b->progress);
     session_close(&b->s);
     strbuf_deinit(&b->tables);
@@ -554,7 +578,10 @@ const command COMMAND_bench = {
         "step's\n"
         "time, against a plain read of 1 GiB with the same threads. Above 100% means that the "
         "model\n"
-        "fits the caches. The checksum is of the tokens: it changes when any of them does.\n"
+        "fits the caches. The checksum is of the tokens: it changes when any of them does. And 40\n"
+        "tokens are compared with those that the model has with keys and values in f32; where "
+        "fewer\n"
+        "are the same than codecs of such widths explain, it says so and ends with 1.\n"
         "\n"
         "With --trace, what the timed steps did: ms are of the thread that had most to do, idle ms "
         "how\n"

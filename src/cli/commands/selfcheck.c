@@ -2,10 +2,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "base/io.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "cli/checks.h"
@@ -14,6 +16,7 @@
 typedef struct selfcheck_values {
     session_values session;
     const char *codecs;
+    option_seed seed;
     bool quick, json;
 } selfcheck_values;
 
@@ -24,11 +27,14 @@ static const option_row OPTIONS[] = {
      "how keys and values are stored, one column each (default: as --act, and affine8g64, "
      "affine4g64, turbo-k8v4)",
      0, 0, NULL},
-    {"quick", OPTION_FLAG, AT(quick), NULL, "shorter prompts", 0, 0, NULL},
+    {"seed", OPTION_SEED, AT(seed), "S", "what the trace follows from (default: 20261130)", 0, 0,
+     NULL},
+    {"quick", OPTION_FLAG, AT(quick), NULL, "shorter prompts, and a shorter trace", 0, 0, NULL},
     {"json", OPTION_FLAG, AT(json), NULL, "prints one JSON object", 0, 0, NULL},
 };
 
-static const selfcheck_values DEFAULTS = {.session = SESSION_DEFAULTS};
+static const selfcheck_values DEFAULTS = {.session = SESSION_DEFAULTS,
+                                          .seed = {.value = CHECKS_SEED}};
 
 enum { LIST_BYTES = 256, CELL_BYTES = 96 };
 
@@ -91,11 +97,23 @@ static const char *const RESULTS[] = {
     [CHECK_EMPTY] = "empty",     [CHECK_SKIPPED] = "skipped", [CHECK_REFUSED] = "refused",
 };
 
-static void print_cell(const check_cell *cell, char text[CELL_BYTES])
+/* What is counted where something differs. */
+static const char *counted(uint32_t row)
 {
+    return row == CHECK_TRACE ? "request" : "prompt";
+}
+
+static void print_cell(const checks *c, uint32_t row, uint32_t column, char text[CELL_BYTES])
+{
+    const check_cell *cell = &c->cells[row][column];
     switch (cell->result) {
     case CHECK_DIFFERS:
-        snprintf(text, CELL_BYTES, "differs (prompt %u, token %u)", cell->prompt, cell->token);
+        snprintf(text, CELL_BYTES, "differs (%s %u, token %u)", counted(row), cell->prompt,
+                 cell->token);
+        break;
+    case CHECK_EQUAL:
+        snprintf(text, CELL_BYTES, "equal%s%s", cell->without[0] != '\0' ? ", without " : "",
+                 cell->without);
         break;
     case CHECK_SKIPPED:
         snprintf(text, CELL_BYTES, "skipped: %s", cell->reason);
@@ -113,7 +131,7 @@ static int column_width(const checks *c, uint32_t column)
     size_t most = strlen(c->codecs[column]);
     for (uint32_t row = 0; row < CHECK_ROWS; row++) {
         char text[CELL_BYTES];
-        print_cell(&c->cells[row][column], text);
+        print_cell(c, row, column, text);
         if (strlen(text) > most) most = strlen(text);
     }
     return (int)most;
@@ -127,7 +145,7 @@ static void print_head(const selfcheck *x, const char *model)
            c->isa[0] != '\0' ? " " : "", c->isa, x->v->session.act, c->n_threads,
            c->n_threads == 1 ? "" : "s");
     for (uint32_t i = 0; i < c->n_prompts; i++) printf("%s %u", i > 0 ? "," : "", c->prompts[i]);
-    puts(" tokens\n");
+    printf(" tokens; trace of seed %llu\n\n", (unsigned long long)c->seed);
 }
 
 static void print_table(const selfcheck *x, const char *model)
@@ -142,7 +160,7 @@ static void print_table(const selfcheck *x, const char *model)
         printf("%-14s", check_label((check_row)row));
         for (uint32_t i = 0; i < c->n_codecs; i++) {
             char text[CELL_BYTES];
-            print_cell(&c->cells[row][i], text);
+            print_cell(c, row, i, text);
             printf("  %-*s", i + 1 < c->n_codecs ? column_width(c, i) : 0, text);
         }
         putchar('\n');
@@ -165,12 +183,16 @@ static void add_cell(const checks *c, uint32_t row, uint32_t column, strbuf *out
     const check_cell *cell = &c->cells[row][column];
     strbuf_printf(out, "%s{\"result\":\"%s\"", column > 0 ? "," : "", RESULTS[cell->result]);
     if (cell->result == CHECK_DIFFERS)
-        strbuf_printf(out, ",\"prompt\":%u,\"token\":%u", cell->prompt, cell->token);
+        strbuf_printf(out, ",\"%s\":%u,\"token\":%u", counted(row), cell->prompt, cell->token);
     if (cell->result == CHECK_SKIPPED || cell->result == CHECK_EMPTY)
         strbuf_printf(out, ",\"reason\":\"%s\"", cell->reason);
-    strbuf_printf(out, ",\"compared\":%u,\"reused\":%llu,\"drafted\":%llu,\"accepted\":%llu}",
+    if (cell->without[0] != '\0') strbuf_printf(out, ",\"without\":\"%s\"", cell->without);
+    strbuf_printf(out, ",\"compared\":%u,\"reused\":%llu,\"drafted\":%llu,\"accepted\":%llu",
                   cell->n_compared, (unsigned long long)cell->n_reused,
                   (unsigned long long)cell->n_drafted, (unsigned long long)cell->n_accepted);
+    strbuf_printf(out, ",\"paused\":%llu,\"cancelled\":%llu,\"fetched\":%llu}",
+                  (unsigned long long)cell->n_paused, (unsigned long long)cell->n_cancelled,
+                  (unsigned long long)cell->n_fetched);
 }
 
 static void add_codecs(const checks *c, strbuf *out)
@@ -200,7 +222,7 @@ static weft_status print_json(const selfcheck *x, const char *model, weft_error 
     strbuf_add_text(&out, ",\"prompts\":[");
     for (uint32_t i = 0; i < c->n_prompts; i++)
         strbuf_printf(&out, "%s%u", i > 0 ? "," : "", c->prompts[i]);
-    strbuf_add_text(&out, "],\"codecs\":[");
+    strbuf_printf(&out, "],\"seed\":%llu,\"codecs\":[", (unsigned long long)c->seed);
     add_codecs(c, &out);
     strbuf_add_text(&out, "],\"checks\":[");
     for (uint32_t row = 0; row < CHECK_ROWS; row++) {
@@ -227,20 +249,44 @@ static void show(void *user, const char *codec, const char *label)
     progress_show(user, "checking %s: %s", codec, label);
 }
 
-enum { FILE_BYTES = 512 };
+enum { PLACE_BYTES = 512 };
 
-/* For the row that saves and restores; NULL where none can be made. */
-static const char *make_file(char *path)
+/* A folder for the rows that save and restore, with a file and a folder in it. */
+typedef struct place {
+    char path[PLACE_BYTES], file[PLACE_BYTES + 8], kept[PLACE_BYTES + 8];
+} place;
+
+/* false: none can be made. */
+static bool make_place(place *p)
 {
     // NOLINTNEXTLINE(concurrency-mt-unsafe): nobody sets it
     const char *folder = getenv("TMPDIR");
     if (folder == NULL || *folder == '\0') folder = "/tmp";
-    int n = snprintf(path, FILE_BYTES, "%s/weft-selfcheck-XXXXXX", folder);
-    if (n < 0 || n >= FILE_BYTES) return NULL;
-    int file = mkstemp(path);
-    if (file < 0) return NULL;
-    close(file);
-    return path;
+    int n = snprintf(p->path, PLACE_BYTES, "%s/weft-selfcheck-XXXXXX", folder);
+    if (n < 0 || n >= PLACE_BYTES || mkdtemp(p->path) == NULL) return false;
+    snprintf(p->file, sizeof p->file, "%s/state", p->path);
+    snprintf(p->kept, sizeof p->kept, "%s/kept", p->path);
+    if (mkdir(p->kept, 0700) == 0) return true;
+    rmdir(p->path);
+    return false;
+}
+
+static void remove_place(const place *p)
+{
+    const io *files = io_system();
+    char *names = NULL;
+    size_t n_bytes = 0;
+    char path[IO_PATH_BYTES];
+    if (files->list(files, p->kept, mem_system(), &names, &n_bytes, NULL) == WEFT_OK) {
+        for (const char *name = names; *name != '\0'; name += strlen(name) + 1) {
+            int n = snprintf(path, sizeof path, "%s/%s", p->kept, name);
+            if (n > 0 && n < IO_PATH_BYTES) files->remove(files, path);
+        }
+        mem_free(mem_system(), names, n_bytes);
+    }
+    files->remove_folder(files, p->kept);
+    files->remove(files, p->file);
+    files->remove_folder(files, p->path);
 }
 
 static weft_status check_all(selfcheck *x, weft_error *err)
@@ -253,10 +299,13 @@ static weft_status check_all(selfcheck *x, weft_error *err)
     x->checks.progress = show;
     x->checks.user = &x->progress;
     x->checks.options = session_engine_options(v);
-    char file[FILE_BYTES];
-    x->checks.file = make_file(file);
+    x->checks.seed = x->v->seed.value;
+    place p;
+    bool has_place = make_place(&p);
+    x->checks.file = has_place ? p.file : NULL;
+    x->checks.folder = has_place ? p.kept : NULL;
     weft_status status = checks_run(&x->checks, err);
-    if (x->checks.file != NULL) unlink(file);
+    if (has_place) remove_place(&p);
     progress_clear(&x->progress);
     x->seconds = (double)(clock_now_ns() - start) / 1e9;
     if (status == WEFT_OK && x->checks.n_compared == 0)
@@ -297,8 +346,19 @@ const command COMMAND_selfcheck = {
         "log-probabilities and logits are compared bit for bit. differs names the prompt and the\n"
         "token of its answer, both counted from 1; refused is a codec that the model's layers do\n"
         "not take. A row that did not do what it is about, as where nothing was reused, says so\n"
-        "and counts as failed. Prompts are ids from a fixed seed. The exit status is 0 only if\n"
-        "nothing failed.\n",
+        "and counts as failed. Prompts are ids from a fixed seed.\n"
+        "\n"
+        "The row trace has 24 requests (--quick: 14) of its own, drawn from --seed: they come at\n"
+        "different times, begin alike or repeat others, are cancelled, sample with seeds of their\n"
+        "own, have a JSON schema or an expression for a form, drafts or none, other codecs and\n"
+        "priorities, in memory for one or two of the longest, with a folder for what has to give\n"
+        "way. Then each is answered alone in another engine; of one that was cancelled, the "
+        "tokens\n"
+        "that came are compared. Some must have been cancelled, paused, reused and evicted. What\n"
+        "could not be part of it stands behind equal: forms, where the model has no tokenizer;\n"
+        "drafts, where nothing was guessed; a folder, where none can be made.\n"
+        "\n"
+        "The exit status is 0 only if nothing failed.\n",
     .options = OPTIONS,
     .n_options = COUNT_OF(OPTIONS),
     .session_sets = SESSION_ENGINE | SESSION_CONTEXT | SESSION_OPEN,

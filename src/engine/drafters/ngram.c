@@ -8,7 +8,12 @@
  * match: a token more as long as all of them are right in two of five cases, since a token that is
  * verified costs about a third of one that is computed alone (docs/performance.md). Guesses that
  * are not proposed are compared with what comes all the same, which costs nothing; so a text that
- * begins to repeat itself is noticed without a single draft in vain. */
+ * begins to repeat itself is noticed without a single draft in vain.
+ *
+ * And there is an account, in steps of one token: it begins with one, gains a little with each
+ * token and one with each draft that was right, and pays for each draft. It is never below 0. So
+ * whatever the text is, what drafts cost in all is at most that one step and a share of 1 in
+ * SPARE_SHARE beyond what they gave (tests/engine/test_drafters.c). */
 #include <string.h>
 
 #include "base/assert.h"
@@ -23,6 +28,11 @@ enum {
     CERTAIN = 1 << 10,       /* a chance of 1 */
     WORTH = CERTAIN * 2 / 5, /* the least chance of a draft that is proposed */
     MEMORY = 8,              /* a guess counts 1 / MEMORY against all before it */
+    /* Of the account, in DRAFT_STEP-ths. */
+    VERIFY_COST = DRAFT_STEP * 3 / 10, /* of a draft, right or wrong */
+    SPARE_SHARE = 64,                  /* a token gives DRAFT_STEP / SPARE_SHARE */
+    ACCOUNT_FIRST = DRAFT_STEP,        /* before anything was seen */
+    ACCOUNT_MOST = 16 * DRAFT_STEP,    /* what was right long ago is no credit */
 };
 
 /* Before anything has been seen. */
@@ -32,8 +42,11 @@ typedef struct ngram {
     uint32_t chances[N_KINDS];
     uint32_t n_indexed; /* tokens whose pairs are in the table */
     uint32_t n_heads;   /* a power of two */
+    uint32_t account;
+    uint32_t n_seen; /* tokens at the last call; 0: there was none */
     /* What the last call expected behind tokens [guess_at], by a match of guess_length. */
     uint32_t guess_at, guess_length, n_guesses;
+    uint32_t n_proposed; /* the first of them */
     int32_t guesses[DRAFTS_MOST];
     /* heads [n_heads], then earlier [most tokens]: one more than the index of the second token of
      * a pair; 0 ends a chain. */
@@ -75,7 +88,7 @@ static void init(void *state, uint32_t n_tokens, const int32_t *prompt, uint32_t
 {
     ngram *g = state;
     ASSERT(n_prompt <= n_tokens);
-    *g = (ngram){.n_heads = heads_for(n_tokens)};
+    *g = (ngram){.n_heads = heads_for(n_tokens), .account = ACCOUNT_FIRST};
     memcpy(g->chances, CHANCES, sizeof CHANCES);
     memset(g->slots, 0, g->n_heads * sizeof *g->slots);
     /* The newest token is looked for, not found. */
@@ -96,10 +109,32 @@ static void learn(ngram *g, const int32_t *tokens, uint32_t n_tokens)
     for (uint32_t i = 0; i < g->n_guesses && g->guess_at + i < n_tokens && right; i++) {
         uint32_t *chance = &g->chances[kind_of(g->guess_length + i)];
         right = tokens[g->guess_at + i] == g->guesses[i];
+        if (right && i < g->n_proposed) g->account += DRAFT_STEP;
         *chance -= *chance / MEMORY;
         if (right) *chance += CERTAIN / MEMORY;
     }
-    g->n_guesses = 0;
+    g->n_guesses = g->n_proposed = 0;
+}
+
+/* What tokens since the last call give, and no more than is kept. */
+static void fill_account(ngram *g, uint32_t n_tokens)
+{
+    uint64_t account = g->account;
+    if (g->n_seen > 0) account += (uint64_t)(n_tokens - g->n_seen) * DRAFT_STEP / SPARE_SHARE;
+    g->account = account < ACCOUNT_MOST ? (uint32_t)account : ACCOUNT_MOST;
+    g->n_seen = n_tokens;
+}
+
+/* Guesses that are as likely as pays, and paid for. */
+static uint32_t choose(ngram *g, uint32_t length, uint32_t most)
+{
+    uint32_t n = 0;
+    for (uint32_t chance = CERTAIN; n < most && g->account >= VERIFY_COST; n++) {
+        chance = chance * g->chances[kind_of(length + n)] / CERTAIN;
+        if (chance < WORTH) break;
+        g->account -= VERIFY_COST;
+    }
+    return n;
 }
 
 /* Tokens that are equal to the left of a and b, themselves included; a < b. */
@@ -137,6 +172,7 @@ static uint32_t propose(void *state, const int32_t *tokens, uint32_t n_tokens, u
 {
     ngram *g = state;
     learn(g, tokens, n_tokens);
+    fill_account(g, n_tokens);
     add_pairs(g, tokens, n_tokens - 1);
     uint32_t place = 0;
     uint32_t length = find(g, tokens, n_tokens, &place);
@@ -148,13 +184,9 @@ static uint32_t propose(void *state, const int32_t *tokens, uint32_t n_tokens, u
     g->guess_at = n_tokens;
     g->guess_length = length;
     g->n_guesses = most;
-    uint32_t n = 0;
-    for (uint32_t chance = CERTAIN; n < most; n++) {
-        chance = chance * g->chances[kind_of(length + n)] / CERTAIN;
-        if (chance < WORTH) break;
-        out[n] = g->guesses[n];
-    }
-    return n;
+    g->n_proposed = choose(g, length, most);
+    memcpy(out, g->guesses, g->n_proposed * sizeof *out);
+    return g->n_proposed;
 }
 
 const engine_drafter ENGINE_DRAFTER_NGRAM = {
