@@ -33,6 +33,7 @@ struct exchange {
     uint64_t number;     /* X-Request-Id */
     uint64_t begun_ns;   /* when the request was whole */
     uint64_t written_ms; /* when the stream had bytes last */
+    strbuf events;       /* of the stream, that go with the next write; room for their frame first */
     size_t n_body;       /* bytes of memory that the body has */
     uint32_t status;     /* of the answer; 0: none yet */
     bool streams;        /* events follow the head */
@@ -56,8 +57,9 @@ void exchange_respond_with(exchange *x, uint32_t status, const char *headers, co
 /* Begins a stream of events. */
 void exchange_stream(exchange *x);
 
-/* Bytes of the stream: whole events. */
+/* Bytes of the stream, which go to the socket with the next flush, or when there are enough. */
 void exchange_write(exchange *x, str bytes);
+void exchange_flush(exchange *x);
 
 /* Whether so much waits for the client that it should not become more. */
 bool exchange_is_full(const exchange *x);

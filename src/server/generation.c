@@ -81,6 +81,8 @@ static void generation_drop(generation *g)
     strbuf_deinit(&g->variables);
     strbuf_deinit(&g->form);
     strbuf_deinit(&g->tool_name);
+    strbuf_deinit(&g->stem);
+    strbuf_deinit(&g->event);
     json_doc_free(&g->doc);
     mem_free(mem_system(), g->own, g->api->own_bytes);
     mem_free(mem_system(), g, sizeof *g);
@@ -428,15 +430,25 @@ static void end_whole(generation *g)
     strbuf_deinit(&out);
 }
 
-static void generation_poll(generation *g)
+/* Whether it goes on and lacks a first token. */
+static bool generation_poll(generation *g)
 {
+    bool hasty = false;
     for (uint32_t i = 0; i < g->n_answers; i++) {
-        if (poll_answer(&g->answers[i]) && g->err.status == WEFT_OK) continue;
+        answer *a = &g->answers[i];
+        bool fine = poll_answer(a) && g->err.status == WEFT_OK;
+        hasty = hasty || (!a->done && a->n_ids == 0);
+        if (fine) continue;
         break_off(g);
-        return;
+        return false;
     }
     /* A client that has left is told of by on_gone. */
-    if (g->n_done == g->n_answers && g->x->conn != NULL) end_whole(g);
+    if (g->n_done == g->n_answers && g->x->conn != NULL) {
+        end_whole(g);
+        return false;
+    }
+    if (g->x->streams) exchange_flush(g->x);
+    return hasty;
 }
 
 /* A sequence that rests until its client reads is not there for others: it may rest for a while, or
@@ -455,13 +467,15 @@ void generation_poll_all(fleet_model *m)
 {
     weft_error why = {WEFT_OK, ""};
     bool well = fleet_is_well(m, &why);
+    bool hasty = false;
     for (generation *g = m->first, *next; g != NULL; g = next) {
         next = g->next;
         /* Nobody steps for it any more. */
         if (!well && g->err.status == WEFT_OK) g->err = why;
         check_reader(g);
-        generation_poll(g);
+        hasty = generation_poll(g) || hasty;
     }
+    fleet_set_hasty(m, hasty);
 }
 
 static void on_drained(exchange *x)
@@ -484,6 +498,7 @@ static void begin_answers(generation *g)
     g->listed = true;
     m->metrics.n_requests += g->n_answers;
     m->metrics.n_prompt_tokens += g->n_prompt_tokens;
+    fleet_set_hasty(m, true);
     if (g->asked.stream) {
         exchange_stream(g->x);
         g->api->begin(g);
@@ -619,6 +634,8 @@ void generation_start(exchange *x, const generation_api *api)
     strbuf_init(&g->variables, mem_system(), WEFT_CHAT_TOOLS_BYTES);
     strbuf_init(&g->form, mem_system(), WEFT_CHAT_TOOLS_BYTES);
     strbuf_init(&g->tool_name, mem_system(), 0);
+    strbuf_init(&g->stem, mem_system(), 0);
+    strbuf_init(&g->event, mem_system(), 0);
     make_id(g);
     x->state = g;
     x->gone = on_gone;
@@ -657,20 +674,26 @@ const char *generation_finish_name(const answer *a)
     return answer_has_calls(a) ? "tool_calls" : "stop";
 }
 
+strbuf *generation_begin_event(generation *g)
+{
+    strbuf_clear(&g->event);
+    return &g->event;
+}
+
 void generation_event(generation *g, const char *name, const strbuf *data)
 {
-    strbuf out;
-    strbuf_init(&out, mem_system(), 0);
-    strbuf_reserve(&out, data->len + 64);
-    if (name != NULL) strbuf_printf(&out, "event: %s\n", name);
-    strbuf_add_text(&out, "data: ");
-    strbuf_add(&out, strbuf_text(data), data->len);
-    strbuf_add_text(&out, "\n\n");
-    if (out.status == WEFT_OK && data->status == WEFT_OK) {
-        exchange_write(g->x, (str){out.ptr, out.len});
-    } else {
+    exchange *x = g->x;
+    if (data->status != WEFT_OK) {
         /* The next poll ends it. */
         err_set(&g->err, WEFT_NOMEM, "out of memory for the answer");
+        return;
     }
-    strbuf_deinit(&out);
+    if (name != NULL) {
+        exchange_write(x, str_of("event: "));
+        exchange_write(x, str_of(name));
+        exchange_write(x, str_of("\n"));
+    }
+    exchange_write(x, str_of("data: "));
+    exchange_write(x, (str){strbuf_text(data), data->len});
+    exchange_write(x, str_of("\n\n"));
 }

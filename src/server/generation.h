@@ -119,6 +119,8 @@ struct generation {
     uint64_t submitted_ns;
     uint64_t full_ns; /* since when its client has not read; 0: it does */
     int64_t created;  /* Unix time */
+    strbuf stem;      /* what every event of a stream begins with; the interface's */
+    strbuf event;     /* the one that is being written */
     char id[40];      /* without the interface's prefix */
 };
 
@@ -146,7 +148,11 @@ const char *generation_finish_name(const answer *a);
 /* Whether calls of tools are what the answer is. */
 bool answer_has_calls(const answer *a);
 
-/* Writes an event: "event: NAME\ndata: JSON\n\n"; name may be NULL. */
+/* An empty buffer for an event; it keeps its memory from one to the next. */
+strbuf *generation_begin_event(generation *g);
+
+/* Writes an event: "event: NAME\ndata: JSON\n\n"; name may be NULL. data: that buffer or another
+ * one. */
 void generation_event(generation *g, const char *name, const strbuf *data);
 
 #endif

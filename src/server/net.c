@@ -18,6 +18,8 @@ enum {
     REST_BYTES = 64 * 1024,
     BEHIND_BYTES = 256 * 1024, /* most of it while an answer is made */
     FULL_BYTES = 256 * 1024,   /* that wait for the client: no more is made */
+    EVENTS_BYTES = 16 * 1024,  /* most of a stream that goes with one write, or somewhat more */
+    FRAME_BYTES = 16,          /* before them, for their length */
     BACKLOG = 512,
     TICK_MS = 100,
     /* A refused body is read on for so much and so long: closing a socket with unread bytes makes
@@ -430,8 +432,9 @@ static void beat(conn *c, uint64_t now)
     static const char COMMENT[] = ": still here\n\n";
     exchange *x = c->x;
     if (x == NULL || !x->streams || c->n_unwritten > 0) return;
-    if (now - x->written_ms >= c->net->options->beat_ms)
-        exchange_write(x, (str){COMMENT, sizeof COMMENT - 1});
+    if (now - x->written_ms < c->net->options->beat_ms) return;
+    exchange_write(x, (str){COMMENT, sizeof COMMENT - 1});
+    exchange_flush(x);
 }
 
 static void expire(conn *c)
@@ -654,6 +657,7 @@ void exchange_stream(exchange *x)
     if (x->in.minor == 0) x->keep_alive = false;
     strbuf_printf(&out, "Connection: %s\r\n\r\n", x->keep_alive ? "keep-alive" : "close");
     x->streams = true;
+    strbuf_init(&x->events, mem_system(), 0);
     x->written_ms = uv_now(x->net->loop);
     if (out.status != WEFT_OK) {
         if (x->conn != NULL) conn_close(x->conn);
@@ -665,27 +669,49 @@ void exchange_stream(exchange *x)
 
 void exchange_write(exchange *x, str bytes)
 {
-    char size[24];
     ASSERT(x->streams);
     if (x->conn == NULL || bytes.len == 0) return;
-    x->written_ms = uv_now(x->net->loop);
-    if (x->in.minor == 0) {
-        conn_write(x->conn, bytes.ptr, bytes.len);
+    strbuf *out = &x->events;
+    if (out->len == 0 && strbuf_reserve(out, FRAME_BYTES) == WEFT_OK) out->len = FRAME_BYTES;
+    if (strbuf_add(out, bytes.ptr, bytes.len) != WEFT_OK) {
+        conn_close(x->conn);
+    } else if (out->len >= EVENTS_BYTES) {
+        exchange_flush(x);
+    }
+}
+
+/* The frame of a chunk stands before and behind what is there, so that all of it is one write.
+ * last: nothing follows. */
+static void write_events(exchange *x, bool last)
+{
+    static const char END[] = "\r\n0\r\n\r\n";
+    char size[FRAME_BYTES];
+    strbuf *out = &x->events;
+    bool chunked = x->in.minor != 0;
+    if (x->conn == NULL) return;
+    if (out->len == 0) {
+        if (last && chunked) conn_write(x->conn, END + 2, sizeof END - 3);
         return;
     }
-    strbuf out;
-    strbuf_init(&out, mem_system(), 0);
-    int n = snprintf(size, sizeof size, "%zx\r\n", bytes.len);
-    strbuf_reserve(&out, (size_t)n + bytes.len + 2);
-    strbuf_add(&out, size, (size_t)n);
-    strbuf_add(&out, bytes.ptr, bytes.len);
-    strbuf_add(&out, "\r\n", 2);
-    if (out.status != WEFT_OK) {
+    x->written_ms = uv_now(x->net->loop);
+    size_t first = FRAME_BYTES;
+    if (chunked) {
+        size_t n = (size_t)snprintf(size, sizeof size, "%zx\r\n", out->len - FRAME_BYTES);
+        first -= n;
+        memcpy(out->ptr + first, size, n);
+        strbuf_add(out, END, last ? sizeof END - 1 : 2);
+    }
+    if (out->status != WEFT_OK) {
         conn_close(x->conn);
     } else {
-        conn_write(x->conn, out.ptr, out.len);
+        conn_write(x->conn, out->ptr + first, out->len - first);
     }
-    strbuf_deinit(&out);
+    strbuf_clear(out);
+}
+
+void exchange_flush(exchange *x)
+{
+    write_events(x, false);
 }
 
 bool exchange_is_full(const exchange *x)
@@ -710,7 +736,10 @@ void exchange_drop_body(exchange *x)
 void exchange_end(exchange *x)
 {
     ASSERT(!x->running);
-    if (x->conn != NULL && x->streams && x->in.minor == 1) conn_write(x->conn, "0\r\n\r\n", 5);
+    if (x->streams) {
+        write_events(x, true);
+        strbuf_deinit(&x->events);
+    }
     net *n = x->net;
     conn *c = x->conn;
     bool keep = x->keep_alive && !n->draining;

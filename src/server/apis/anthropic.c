@@ -143,19 +143,17 @@ static void begin_block(answer *a, const piece *p, uint32_t i)
 
 static void add_block(answer *a, const piece *p, uint32_t i, str text)
 {
-    strbuf out;
     const char *form = p->kind == WEFT_PART_CALL        ? "input_json_delta\",\"partial_json"
                        : p->kind == WEFT_PART_REASONING ? "thinking_delta\",\"thinking"
                                                         : "text_delta\",\"text";
     if (p->kind == WEFT_PART_REASONING && own_of(a)->omits) return;
-    strbuf_init(&out, mem_system(), 0);
-    strbuf_printf(&out,
+    strbuf *out = generation_begin_event(a->g);
+    strbuf_printf(out,
                   "{\"type\":\"content_block_delta\",\"index\":%u,\"delta\":{\"type\":\"%s\":", i,
                   form);
-    json_write_text(text, &out);
-    strbuf_add_text(&out, "}}");
-    generation_event(a->g, "content_block_delta", &out);
-    strbuf_deinit(&out);
+    json_write_text(text, out);
+    strbuf_add_text(out, "}}");
+    generation_event(a->g, "content_block_delta", out);
 }
 
 static void end_block(answer *a, const piece *p, uint32_t i)
