@@ -7,6 +7,7 @@
 #define SERVER_EXCHANGE_H
 
 #include "base/err.h"
+#include "base/json.h"
 #include "server/http.h"
 
 typedef struct server server;
@@ -67,7 +68,8 @@ bool exchange_is_full(const exchange *x);
 /* Gives the client up: it is taken for one that has left. */
 void exchange_cut(exchange *x);
 
-/* The body was read, and what was made of it is small or gone: there is room for others. */
+/* The body was read, and what was made of it is small or gone: there is room for others. Its memory
+ * may be gone already. */
 void exchange_drop_body(exchange *x);
 
 /* Ends a stream (or an exchange whose client has gone). x is no more. */
@@ -76,5 +78,8 @@ void exchange_end(exchange *x);
 /* Runs work in another thread, then after in the loop's, whether the client is there or not. false:
  * no thread takes it; after is not called. */
 bool exchange_run(exchange *x, void (*work)(exchange *x), void (*after)(exchange *x));
+
+/* What was made of x's body is freed: in another thread when it may be large. */
+void exchange_free_document(exchange *x, json_doc *doc);
 
 #endif

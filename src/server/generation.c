@@ -19,8 +19,7 @@
 
 enum {
     TOKEN_TEXT_BYTES = 512,
-    CALLS_MOST = 4096,
-    LARGE_BODY_BYTES = 1 << 20 /* what is left of it is worth to be given back */
+    CALLS_MOST = 4096
 };
 
 /* How long a client may leave a full stream unread while others wait for a sequence. */
@@ -83,7 +82,7 @@ static void generation_drop(generation *g)
     strbuf_deinit(&g->tool_name);
     strbuf_deinit(&g->stem);
     strbuf_deinit(&g->event);
-    json_doc_free(&g->doc);
+    exchange_free_document(g->x, &g->doc);
     mem_free(mem_system(), g->own, g->api->own_bytes);
     mem_free(mem_system(), g, sizeof *g);
 }
@@ -506,14 +505,14 @@ static void begin_answers(generation *g)
     generation_poll(g);
 }
 
-/* Here, not in the loop's thread: a large document takes its time. */
+/* Here, not in the loop's thread: to free a large document takes its time. */
 static void drop_document(generation *g)
 {
     json_doc_free(&g->doc);
+    strbuf_deinit(&g->x->in.body);
     strbuf_deinit(&g->messages);
     strbuf_deinit(&g->tools);
     strbuf_deinit(&g->variables);
-    if (g->x->in.body.len >= LARGE_BODY_BYTES) mem_trim();
 }
 
 static void prepare_work(exchange *x)

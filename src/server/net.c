@@ -28,7 +28,12 @@ enum {
     LINGER_MS = 2000,
     HEAD_LINES_BYTES = 1024,
     /* A body so small is taken even when others have used up what there is for bodies. */
-    BODY_FREE_BYTES = 64 * 1024
+    BODY_FREE_BYTES = 64 * 1024,
+    /* A body from this size on is read at most so much at a time, and of all such bodies two pieces
+     * a millisecond: others are answered meanwhile, and models go on. */
+    LARGE_BYTES = 256 * 1024,
+    PIECES = 2,
+    PACE_MS = 1
 };
 
 struct conn {
@@ -49,7 +54,9 @@ struct conn {
     bool lingering; /* it has said its last */
     bool full;      /* `rest` is: reading stopped */
     bool unread;    /* requests wait until answers before them were read */
+    bool rests;     /* its body is large: others are read first */
     bool closing;
+    conn *next_resting;
 };
 
 struct net {
@@ -59,7 +66,9 @@ struct net {
     server *server;
     uv_tcp_t listener;
     uv_timer_t timer;
+    uv_timer_t pace; /* of large bodies */
     conn *first;
+    conn *first_resting, *last_resting;
     net_info info;
     uint16_t port;
     size_t n_bodies; /* bytes of memory that bodies have, of requests under way too */
@@ -77,6 +86,7 @@ typedef struct write_job {
 } write_job;
 
 static void next_request(conn *c);
+static void start_reading(conn *c);
 
 static uint64_t now_ms(const conn *c)
 {
@@ -103,10 +113,28 @@ static void on_closed(uv_handle_t *handle)
     mem_free(mem_system(), c, sizeof *c);
 }
 
+/* It is read again by whoever calls. */
+static void stop_resting(conn *c)
+{
+    if (!c->rests) return;
+    net *n = c->net;
+    conn *before = NULL;
+    conn **at = &n->first_resting;
+    while (*at != c) {
+        before = *at;
+        at = &before->next_resting;
+    }
+    *at = c->next_resting;
+    if (n->last_resting == c) n->last_resting = before;
+    c->next_resting = NULL;
+    c->rests = false;
+}
+
 static void conn_close(conn *c)
 {
     if (c->closing) return;
     c->closing = true;
+    stop_resting(c);
     uv_close((uv_handle_t *)&c->tcp, on_closed);
     if (c->x == NULL) return;
     c->x->conn = NULL;
@@ -120,9 +148,11 @@ static void on_shutdown(uv_shutdown_t *request, int status)
     if (status != 0) conn_close(c);
 }
 
+/* Room that nothing has been written to is none yet. */
 static void count_body(conn *c)
 {
-    size_t n_bytes = c->http.request.body.capacity;
+    const strbuf *body = &c->http.request.body;
+    size_t n_bytes = body->capacity / 2 < body->len ? body->capacity : 2 * body->len;
     c->net->n_bodies += n_bytes - c->n_body;
     c->n_body = n_bytes;
 }
@@ -136,6 +166,10 @@ static void conn_linger(conn *c)
     strbuf_deinit(&c->rest);
     strbuf_deinit(&c->http.request.body);
     count_body(c);
+    if (c->rests) {
+        stop_resting(c);
+        start_reading(c);
+    }
     c->deadline = now_ms(c) + LINGER_MS + (c->n_unwritten > 0 ? c->net->options->unread_ms : 0);
     if (uv_shutdown(&c->shutdown, (uv_stream_t *)&c->tcp, on_shutdown) != 0) conn_close(c);
 }
@@ -364,6 +398,32 @@ static void on_buffer(uv_handle_t *handle, size_t wanted, uv_buf_t *buf)
     *buf = (uv_buf_t){.base = c->net->buffer, .len = READ_BYTES};
 }
 
+static void on_pace(uv_timer_t *timer)
+{
+    net *n = timer->data;
+    for (int i = 0; i < PIECES && n->first_resting != NULL; i++) {
+        conn *c = n->first_resting;
+        stop_resting(c);
+        start_reading(c);
+    }
+    if (n->first_resting == NULL) uv_timer_stop(&n->pace);
+}
+
+/* Behind the others whose bodies are large. */
+static void rest(conn *c)
+{
+    net *n = c->net;
+    bool large = c->x == NULL && c->http.state == HTTP_STATE_BODY &&
+                 c->http.request.body.len >= LARGE_BYTES;
+    if (!large || c->closing || c->lingering || c->full || c->rests) return;
+    uv_read_stop((uv_stream_t *)&c->tcp);
+    c->rests = true;
+    if (n->last_resting != NULL) n->last_resting->next_resting = c;
+    n->last_resting = c;
+    if (n->first_resting == NULL) n->first_resting = c;
+    if (!uv_is_active((uv_handle_t *)&n->pace)) uv_timer_start(&n->pace, on_pace, PACE_MS, PACE_MS);
+}
+
 static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
 {
     conn *c = stream->data;
@@ -371,7 +431,13 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
         conn_close(c);
     } else if (n > 0) {
         take_bytes(c, buf->base, (size_t)n);
+        rest(c);
     }
+}
+
+static void start_reading(conn *c)
+{
+    if (uv_read_start((uv_stream_t *)&c->tcp, on_buffer, on_read) != 0) conn_close(c);
 }
 
 /* The answer is whole: the next request, which may be there already, or the end. */
@@ -388,7 +454,7 @@ static void next_request(conn *c)
     if (!c->full || c->closing || c->lingering) return;
     if (c->x == NULL && c->rest.len >= REST_BYTES) return;
     c->full = false;
-    if (uv_read_start((uv_stream_t *)&c->tcp, on_buffer, on_read) != 0) conn_close(c);
+    start_reading(c);
 }
 
 /* ---- connections ----------------------------------------------------------------------------- */
@@ -424,7 +490,7 @@ static void on_connection(uv_stream_t *listener, int status)
     }
     uv_tcp_nodelay(&c->tcp, 1);
     c->deadline = now_ms(c) + n->options->head_ms;
-    if (uv_read_start((uv_stream_t *)&c->tcp, on_buffer, on_read) != 0) conn_close(c);
+    start_reading(c);
 }
 
 static void beat(conn *c, uint64_t now)
@@ -534,11 +600,13 @@ weft_status net_open(uv_loop_t *loop, const net_options *options, const net_call
     n->options = options;
     n->calls = *calls;
     n->server = s;
-    if (uv_tcp_init(loop, &n->listener) != 0 || uv_timer_init(loop, &n->timer) != 0) {
+    if (uv_tcp_init(loop, &n->listener) != 0) {
         mem_free(mem_system(), n, sizeof *n);
         return err_set(err, WEFT_IO, "the event loop takes no listener");
     }
-    n->listener.data = n->timer.data = n;
+    uv_timer_init(loop, &n->timer);
+    uv_timer_init(loop, &n->pace);
+    n->listener.data = n->timer.data = n->pace.data = n;
     weft_status status = resolve_and_listen(n, err);
     n->listening = status == WEFT_OK;
     if (status == WEFT_OK) uv_timer_start(&n->timer, on_tick, TICK_MS, TICK_MS);
@@ -546,6 +614,7 @@ weft_status net_open(uv_loop_t *loop, const net_options *options, const net_call
     if (status == WEFT_OK) return WEFT_OK;
     uv_close((uv_handle_t *)&n->listener, NULL);
     uv_close((uv_handle_t *)&n->timer, NULL);
+    uv_close((uv_handle_t *)&n->pace, NULL);
     uv_run(loop, UV_RUN_NOWAIT);
     mem_free(mem_system(), n, sizeof *n);
     return status;
@@ -596,7 +665,10 @@ void net_close(net *n)
 {
     n->draining = true;
     stop_listening(n);
-    if (!uv_is_closing((uv_handle_t *)&n->timer)) uv_close((uv_handle_t *)&n->timer, NULL);
+    if (!uv_is_closing((uv_handle_t *)&n->timer)) {
+        uv_close((uv_handle_t *)&n->timer, NULL);
+        uv_close((uv_handle_t *)&n->pace, NULL);
+    }
     for (conn *c = n->first; c != NULL; c = c->next) conn_close(c);
 }
 
@@ -755,43 +827,4 @@ void exchange_end(exchange *x)
     } else {
         conn_linger(c);
     }
-}
-
-/* ---- work in another thread ------------------------------------------------------------------ */
-
-typedef struct exchange_job {
-    uv_work_t request;
-    exchange *x;
-    void (*work)(exchange *x);
-    void (*after)(exchange *x);
-} exchange_job;
-
-static void run_work(uv_work_t *request)
-{
-    exchange_job *job = request->data;
-    job->work(job->x);
-}
-
-static void after_work(uv_work_t *request, int status)
-{
-    (void)status;
-    exchange_job *job = request->data;
-    exchange *x = job->x;
-    void (*after)(exchange *) = job->after;
-    mem_free(mem_system(), job, sizeof *job);
-    x->running = false;
-    after(x);
-}
-
-bool exchange_run(exchange *x, void (*work)(exchange *x), void (*after)(exchange *x))
-{
-    exchange_job *job = mem_alloc(mem_system(), sizeof *job);
-    if (job == NULL) return false;
-    *job = (exchange_job){.x = x, .work = work, .after = after};
-    job->request.data = job;
-    x->running = true;
-    if (uv_queue_work(x->net->loop, &job->request, run_work, after_work) == 0) return true;
-    x->running = false;
-    mem_free(mem_system(), job, sizeof *job);
-    return false;
 }

@@ -13,7 +13,8 @@
 
 enum {
     REPLAY_BYTES = 64 << 20,
-    BODIES = 4 /* of the largest kind that may be under way together */
+    BODIES = 4, /* of the largest kind that may be under way together */
+    CREW = 2    /* threads for large ones */
 };
 
 /* ---- requests -------------------------------------------------------------------------------- */
@@ -146,8 +147,10 @@ static void end_loop(server *s)
     s->closing = true;
     net_close(s->net);
     fleet_close(s->fleet);
+    crew_close(s->crew);
     uv_close((uv_handle_t *)&s->stop, NULL);
     uv_close((uv_handle_t *)&s->drain, NULL);
+    uv_close((uv_handle_t *)&s->trim, NULL);
 }
 
 static void ended(server *s, exchange *x)
@@ -230,8 +233,11 @@ static weft_status open_parts(server *s, weft_error *err)
     if (status == WEFT_OK) status = net_open(&s->loop, &s->net_options, &CALLS, s, &s->net, err);
     if (status != WEFT_OK) return status;
     s->gate = (gate){.options = o, .loopback = net_is_loopback(s->net)};
-    status = fleet_create(&s->loop, o, &s->fleet, err);
-    if (status != WEFT_OK) net_close(s->net);
+    status = crew_create(&s->loop, CREW, &s->crew, err);
+    if (status == WEFT_OK) status = fleet_create(&s->loop, o, &s->fleet, err);
+    if (status == WEFT_OK) return WEFT_OK;
+    if (s->crew != NULL) crew_close(s->crew);
+    net_close(s->net);
     return status;
 }
 
@@ -251,7 +257,8 @@ weft_status server_create(const server_options *options, server **out, weft_erro
     }
     uv_async_init(&s->loop, &s->stop, on_stop);
     uv_timer_init(&s->loop, &s->drain);
-    s->stop.data = s->drain.data = s;
+    uv_timer_init(&s->loop, &s->trim);
+    s->stop.data = s->drain.data = s->trim.data = s;
     status = open_parts(s, err);
     if (status == WEFT_OK) {
         *out = s;
@@ -259,6 +266,7 @@ weft_status server_create(const server_options *options, server **out, weft_erro
     }
     uv_close((uv_handle_t *)&s->stop, NULL);
     uv_close((uv_handle_t *)&s->drain, NULL);
+    uv_close((uv_handle_t *)&s->trim, NULL);
     s->closing = true;
     server_destroy(s);
     return status;
@@ -283,6 +291,7 @@ void server_destroy(server *s)
     uv_run(&s->loop, UV_RUN_DEFAULT);
     if (s->net != NULL) net_free(s->net);
     fleet_destroy(s->fleet);
+    crew_destroy(s->crew);
     replay_destroy(s->replay);
     uv_loop_close(&s->loop);
     mem_free(mem_system(), s, sizeof *s);
