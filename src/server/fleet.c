@@ -530,6 +530,11 @@ fleet_model *fleet_find(const fleet *f, str name)
     return name.len == 0 || str_equal_text(name, "default") ? &f->models[0] : NULL;
 }
 
+bool fleet_is_loading(const fleet *f)
+{
+    return f->loading != NULL;
+}
+
 void fleet_close(fleet *f)
 {
     f->closing = true;

@@ -98,6 +98,9 @@ void fleet_go_on(fleet_model *m);
 bool fleet_is_well(fleet_model *m, weft_error *why);
 uint64_t fleet_failed_steps(fleet_model *m);
 
+/* Whether a model is being opened. */
+bool fleet_is_loading(const fleet *f);
+
 /* Ends the threads and closes all; then the loop must run until handles are closed. */
 void fleet_close(fleet *f);
 void fleet_destroy(fleet *f);

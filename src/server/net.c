@@ -12,6 +12,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "server/apis/api.h"
 
 enum {
     READ_BYTES = 64 * 1024,
@@ -686,6 +687,8 @@ static void begin_head(exchange *x, uint32_t status, const char *type, strbuf *o
     x->status = status;
     write_head(out, x->in.minor, status, type);
     strbuf_printf(out, "X-Request-Id: req_%llu\r\n", (unsigned long long)x->number);
+    if (x->api != NULL && x->api->id_header != NULL)
+        strbuf_printf(out, "%s: req_%llu\r\n", x->api->id_header, (unsigned long long)x->number);
     if (x->allow_origin.len > 0) {
         strbuf_printf(out, "Access-Control-Allow-Origin: %.*s\r\nVary: Origin\r\n",
                       (int)x->allow_origin.len, x->allow_origin.ptr);

@@ -23,7 +23,7 @@ static void refuse(const server_api *api, strbuf *answer, uint32_t *status, uint
                    const char *message)
 {
     *status = with;
-    server_api_write_error(api, answer, with, NULL, message);
+    server_api_write_error(api, answer, &(api_error){with, NULL, message, 0});
 }
 
 /* With the head alone: nothing of a body is read for who may not ask. */
@@ -79,14 +79,13 @@ static void refuse_method(exchange *x, const char *method)
 {
     char text[160], header[32];
     strbuf out;
-    uint32_t status;
     snprintf(text, sizeof text, "%.*s takes %s, not %.*s",
              (int)(x->in.path.len < 80 ? x->in.path.len : 80), x->in.path.ptr, method,
              (int)(x->in.method.len < 16 ? x->in.method.len : 16), x->in.method.ptr);
     snprintf(header, sizeof header, "Allow: %s\r\n", method);
     strbuf_init(&out, mem_system(), 0);
-    refuse(x->api, &out, &status, 405, text);
-    exchange_respond_with(x, status, header, "application/json", (str){strbuf_text(&out), out.len});
+    server_api_write_error(x->api, &out, &(api_error){405, NULL, text, x->number});
+    exchange_respond_with(x, 405, header, "application/json", (str){strbuf_text(&out), out.len});
     strbuf_deinit(&out);
 }
 
@@ -168,11 +167,14 @@ static void on_drain(uv_timer_t *timer)
 {
     server *s = timer->data;
     bool late = clock_now_ns() - s->drain_ns > (uint64_t)s->options->drain_ms * 1000000U;
-    if (late || (s->n_exchanges == 0 && net_is_idle(s->net))) {
-        net_close(s->net);
-        /* Exchanges whose client is gone end when their threads are done. */
-        if (s->n_exchanges == 0) end_loop(s);
-    }
+    if (!late && (s->n_exchanges > 0 || !net_is_idle(s->net))) return;
+    net_close(s->net);
+    /* Exchanges whose client is gone end when their threads are done. What the turn before could
+     * not end is at work in one. */
+    bool at_once = __atomic_load_n(&s->n_stops, __ATOMIC_RELAXED) > 1 && s->n_late++ > 0;
+    if (s->n_exchanges == 0) end_loop(s);
+    s->stuck = s->n_exchanges > 0 ? at_once : fleet_is_loading(s->fleet);
+    if (s->stuck) uv_stop(&s->loop);
 }
 
 static void on_stop(uv_async_t *async)
@@ -277,10 +279,11 @@ uint16_t server_port(const server *s)
     return net_port(s->net);
 }
 
-weft_status server_run(server *s, weft_error *err)
+weft_status server_run(server *s, bool *stuck, weft_error *err)
 {
     (void)err;
     uv_run(&s->loop, UV_RUN_DEFAULT);
+    *stuck = s->stuck;
     return WEFT_OK;
 }
 

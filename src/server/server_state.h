@@ -21,8 +21,10 @@ struct server {
     uv_timer_t drain; /* the end of patience */
     uv_timer_t trim;  /* when memory is given back that large bodies left */
     uv_work_t trimming;
+    uint32_t n_late;  /* turns since there is no patience left */
     uint32_t n_stops; /* atomic: how often server_stop was called */
     bool draining, closing, is_trimming;
+    bool stuck; /* it ended before all of its threads did */
     uint64_t drain_ns; /* when draining began */
     exchange *first;   /* under way */
     uint32_t n_exchanges;

@@ -15,7 +15,7 @@ from pathlib import Path
 
 SECONDS = 60  # most that anything here waits; sanitizers and busy machines are slow
 SETTLE_S = 20  # most until the server has let go of what a client left behind
-FLOOR_BYTES = 96 << 20  # of memory above the floor that allocators may keep
+FLOOR_BYTES = 24 << 20  # of memory above the floor that allocators may keep
 
 
 class Reply:
