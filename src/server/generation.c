@@ -80,6 +80,7 @@ static void generation_drop(generation *g)
     strbuf_deinit(&g->variables);
     strbuf_deinit(&g->form);
     strbuf_deinit(&g->tool_name);
+    g->x->server->n_kept -= g->n_kept;
     strbuf_deinit(&g->stem);
     strbuf_deinit(&g->event);
     exchange_free_document(g->x, &g->doc);
@@ -193,6 +194,7 @@ static bool keep_logprobs(answer *a, const weft_event *event)
 {
     const generation *g = a->g;
     strbuf *out = &a->logprobs;
+    size_t before = out->len;
     if (g->asked.n_top == UINT32_MAX) return true;
     if (g->api->token != NULL) return g->api->token(a, event);
     if (out->len > 0) strbuf_add_char(out, ',');
@@ -203,7 +205,9 @@ static bool keep_logprobs(answer *a, const weft_event *event)
         write_token(g, event->top[i].token, event->top[i].logprob, out);
         strbuf_add_char(out, '}');
     }
-    return strbuf_add_text(out, "]}") == WEFT_OK;
+    if (strbuf_add_text(out, "]}") != WEFT_OK) return false;
+    /* Those of a stream go with its events. */
+    return g->asked.stream || generation_keep(a->g, out->len - before);
 }
 
 static bool keep_id(answer *a, int32_t id)
@@ -641,6 +645,23 @@ void generation_start(exchange *x, const generation_api *api)
     x->drained = on_drained;
     if (exchange_run(x, read_work, after_read)) return;
     fail(g, 503, "no thread takes the request");
+}
+
+bool generation_keep(generation *g, size_t n_bytes)
+{
+    server *s = g->x->server;
+    g->n_kept += n_bytes;
+    s->n_kept += n_bytes;
+    if (g->n_kept > GENERATION_KEPT_BYTES) {
+        err_set(&g->err, WEFT_LIMIT,
+                "the log-probabilities of the answers have more than %d bytes, ask for fewer",
+                GENERATION_KEPT_BYTES);
+    } else if (s->n_kept > GENERATION_ALL_KEPT_BYTES) {
+        err_set(&g->err, WEFT_NOMEM,
+                "the log-probabilities of all answers have more than %d bytes, try again later",
+                GENERATION_ALL_KEPT_BYTES);
+    }
+    return g->err.status == WEFT_OK;
 }
 
 /* ---- what interfaces ask --------------------------------------------------------------------- */

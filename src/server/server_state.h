@@ -29,6 +29,7 @@ struct server {
     exchange *first;   /* under way */
     uint32_t n_exchanges;
     uint64_t n_requests;
+    size_t n_kept; /* bytes of log-probabilities, of all generations */
     uint64_t begun_ns;
     int64_t begun_time; /* Unix */
 };

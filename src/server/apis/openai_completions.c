@@ -95,10 +95,16 @@ static completion_logprobs *logprobs_of(answer *a)
     return l;
 }
 
+static size_t bytes_of(const completion_logprobs *l)
+{
+    return l->tokens.len + l->logprobs.len + l->tops.len + l->offsets.len;
+}
+
 static bool token(answer *a, const weft_event *event)
 {
     completion_logprobs *l = logprobs_of(a);
     if (l == NULL) return false;
+    size_t before = bytes_of(l);
     const char *comma = l->tokens.len > 0 ? "," : "";
     strbuf_add_text(&l->tokens, comma);
     uint32_t n_chars = generation_write_token(a->g, event->token, &l->tokens);
@@ -113,7 +119,8 @@ static bool token(answer *a, const weft_event *event)
         strbuf_add_char(&l->tops, ':');
         generation_write_logprob(event->top[i].logprob, &l->tops);
     }
-    return strbuf_add_char(&l->tops, '}') == WEFT_OK;
+    if (strbuf_add_char(&l->tops, '}') != WEFT_OK) return false;
+    return a->g->asked.stream || generation_keep(a->g, bytes_of(l) - before);
 }
 
 /* What there is since the last time. */
