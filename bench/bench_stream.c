@@ -1,11 +1,11 @@
-/* bench_stream.c - tokens a second of several answers at once: taken from an engine in this process,
- * or read from a server over HTTP, with the same work for the engine.
+/* bench_stream.c - tokens a second of several answers at once: taken from an engine in this
+ * process, or read from a server over HTTP, with the same work for the engine.
  *
  * Usage: bench_stream MODEL [answers [tokens [threads]]]
  *        bench_stream :PORT [answers [tokens [every_ms]]]
  *
- * Both ask for text and log-probabilities, so that each token is an event, drawn at a
- * temperature of 1, of the same prompt, and count what comes between the last answer's first token and the
+ * Both ask for text and log-probabilities, so that each token is an event, drawn at a temperature
+ * of 1, of the same prompt, and count what comes between the last answer's first token and the
  * first answer's end. In this process one thread steps and polls. Over HTTP nothing is parsed: ends
  * of events are counted, of what there is at a time; every_ms 0 reads as soon as there is anything,
  * otherwise only so often. Prints tokens/s and processor time of this process for a token. */
@@ -104,14 +104,13 @@ static void measure_inside(count *c, const char *path, uint32_t n_new, uint32_t 
     need(weft_model_open(path, NULL, &model, &err), &err);
     need(weft_engine_open(model, &options, &engine, &err), &err);
     for (uint32_t i = 0; i < c->n_answers; i++) {
-        weft_request r = {
-            .struct_size = sizeof r,
-            .flags = WEFT_REQUEST_IGNORE_STOP | WEFT_REQUEST_NO_CACHE | WEFT_REQUEST_TEXT |
-                     WEFT_REQUEST_CONTINUES,
-            .prompt = prompt,
-            .n_prompt = PROMPT,
-            .max_new = n_new,
-            .sampling = {.temperature = 1.0F, .seed = i}};
+        weft_request r = {.struct_size = sizeof r,
+                          .flags = WEFT_REQUEST_IGNORE_STOP | WEFT_REQUEST_NO_CACHE |
+                                   WEFT_REQUEST_TEXT | WEFT_REQUEST_CONTINUES,
+                          .prompt = prompt,
+                          .n_prompt = PROMPT,
+                          .max_new = n_new,
+                          .sampling = {.temperature = 1.0F, .seed = i}};
         need(weft_submit(engine, &r, &handles[i], &err), &err);
     }
     uint32_t n_active = 1;
@@ -136,13 +135,13 @@ static int ask(uint16_t port, uint32_t n_new)
 {
     char body[2048];
     char head[256];
-    struct sockaddr_in address = {.sin_family = AF_INET,
-                                  .sin_port = htons(port),
-                                  .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    int n = snprintf(body, sizeof body,
-                     "{\"max_tokens\":%u,\"ignore_eos\":true,\"stream\":true,\"logprobs\":0,"
-                     "\"no_cache\":true,\"temperature\":1,\"top_k\":0,\"top_p\":1,\"min_p\":0,\"prompt\":[%d",
-                     n_new, PROMPT_ID);
+    struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    int n = snprintf(
+        body, sizeof body,
+        "{\"max_tokens\":%u,\"ignore_eos\":true,\"stream\":true,\"logprobs\":0,"
+        "\"no_cache\":true,\"temperature\":1,\"top_k\":0,\"top_p\":1,\"min_p\":0,\"prompt\":[%d",
+        n_new, PROMPT_ID);
     for (int i = 1; i < PROMPT; i++)
         n += snprintf(body + n, sizeof body - (size_t)n, ",%d", PROMPT_ID);
     n += snprintf(body + n, sizeof body - (size_t)n, "]}");

@@ -98,8 +98,7 @@ weft_status crew_create(uv_loop_t *loop, uint32_t n_threads, crew **out, weft_er
 
 bool crew_run(crew *c, crew_job *job)
 {
-    if (c->n_threads < c->n_most &&
-        uv_thread_create(&c->threads[c->n_threads], run_jobs, c) == 0)
+    if (c->n_threads < c->n_most && uv_thread_create(&c->threads[c->n_threads], run_jobs, c) == 0)
         c->n_threads++;
     if (c->n_threads == 0) return false;
     uv_mutex_lock(&c->lock);

@@ -34,10 +34,10 @@ struct exchange {
     uint64_t number;     /* X-Request-Id */
     uint64_t begun_ns;   /* when the request was whole */
     uint64_t written_ms; /* when the stream had bytes last */
-    strbuf events;       /* of the stream, that go with the next write; room for their frame first */
-    size_t n_body;       /* bytes of memory that the body has */
-    uint32_t status;     /* of the answer; 0: none yet */
-    bool streams;        /* events follow the head */
+    strbuf events;   /* of the stream, that go with the next write; room for their frame first */
+    size_t n_body;   /* bytes of memory that the body has */
+    uint32_t status; /* of the answer; 0: none yet */
+    bool streams;    /* events follow the head */
     bool keep_alive;
     bool running; /* exchange_run is under way */
     /* The handler's. gone: the client has left (once; not while exchange_run is under way: then

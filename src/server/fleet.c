@@ -12,7 +12,8 @@
 enum {
     RETRY_MS = 10000, /* a model that failed is not tried again before */
     DRAFT_STATE_BYTES = 256 << 20,
-    IDLE_NS = 20 * 1000000, /* between steps that could do nothing: answers wait for their clients */
+    IDLE_NS =
+        20 * 1000000, /* between steps that could do nothing: answers wait for their clients */
     /* The loop is not told of each step where steps are short, but so often; and sooner, while
      * somebody waits for a first token. Of so many steps at most: streams have room for them. */
     TELL_NS = 10 * 1000000,

@@ -17,10 +17,7 @@
 #include "server/prepare.h"
 #include "server/server_state.h"
 
-enum {
-    TOKEN_TEXT_BYTES = 512,
-    CALLS_MOST = 4096
-};
+enum { TOKEN_TEXT_BYTES = 512, CALLS_MOST = 4096 };
 
 /* How long a client may leave a full stream unread while others wait for a sequence. */
 #define UNREAD_NS ((uint64_t)5 * 1000000000)

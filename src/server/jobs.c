@@ -83,10 +83,8 @@ bool exchange_run(exchange *x, void (*work)(exchange *x), void (*after)(exchange
     server *s = x->server;
     exchange_job *job = mem_alloc(mem_system(), sizeof *job);
     if (job == NULL) return false;
-    *job = (exchange_job){.job = {.work = run_long, .after = after_long},
-                          .x = x,
-                          .work = work,
-                          .after = after};
+    *job = (exchange_job){
+        .job = {.work = run_long, .after = after_long}, .x = x, .work = work, .after = after};
     job->request.data = job;
     x->running = true;
     if (x->n_body > SMALL_BODY_BYTES) {

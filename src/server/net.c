@@ -414,8 +414,8 @@ static void on_pace(uv_timer_t *timer)
 static void rest(conn *c)
 {
     net *n = c->net;
-    bool large = c->x == NULL && c->http.state == HTTP_STATE_BODY &&
-                 c->http.request.body.len >= LARGE_BYTES;
+    bool large =
+        c->x == NULL && c->http.state == HTTP_STATE_BODY && c->http.request.body.len >= LARGE_BYTES;
     if (!large || c->closing || c->lingering || c->full || c->rests) return;
     uv_read_stop((uv_stream_t *)&c->tcp);
     c->rests = true;

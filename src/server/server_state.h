@@ -24,7 +24,7 @@ struct server {
     uint32_t n_late;  /* turns since there is no patience left */
     uint32_t n_stops; /* atomic: how often server_stop was called */
     bool draining, closing, is_trimming;
-    bool stuck; /* it ended before all of its threads did */
+    bool stuck;        /* it ended before all of its threads did */
     uint64_t drain_ns; /* when draining began */
     exchange *first;   /* under way */
     uint32_t n_exchanges;

@@ -1,4 +1,4 @@
-/* test_crew.c - jobs are begun in order, done in other threads, and none is forgotten at the end. */
+/* test_crew.c - jobs are begun in order, done in other threads, and none is forgotten. */
 #include "server/crew.h"
 #include "support/test.h"
 

@@ -34,7 +34,7 @@ typedef struct world {
     exchange *streaming; /* of /stream, NULL: none */
     uint32_t n_handled, n_gone, n_ended;
     size_t n_body; /* bytes of all bodies */
-    char *big; /* [BIG_BYTES] */
+    char *big;     /* [BIG_BYTES] */
 } world;
 
 /* ---- the server ------------------------------------------------------------------------------ */
@@ -439,7 +439,8 @@ static void test_large_bodies(void **state)
     w.options.body_bytes = BIG_BYTES;
     w.options.bodies_bytes = (size_t)8 * BIG_BYTES;
     w.options.body_ms = w.options.body_all_ms = PATIENCE_MS;
-    snprintf(head, sizeof head, "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n", BIG_BYTES);
+    snprintf(head, sizeof head, "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n",
+             BIG_BYTES);
     uint64_t begun = clock_now_ns();
     for (int i = 0; i < N; i++) {
         bodies[i] = dial(&w, 0);

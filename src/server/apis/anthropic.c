@@ -151,9 +151,8 @@ static void add_block(answer *a, const piece *p, uint32_t i, str text)
                                                         : "text_delta\",\"text";
     if (p->kind == WEFT_PART_REASONING && own_of(a)->omits) return;
     strbuf *out = generation_begin_event(a->g);
-    strbuf_printf(out,
-                  "{\"type\":\"content_block_delta\",\"index\":%u,\"delta\":{\"type\":\"%s\":", i,
-                  form);
+    strbuf_printf(
+        out, "{\"type\":\"content_block_delta\",\"index\":%u,\"delta\":{\"type\":\"%s\":", i, form);
     json_write_text(text, out);
     strbuf_add_text(out, "}}");
     generation_event(a->g, "content_block_delta", out);
