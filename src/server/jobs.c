@@ -87,11 +87,9 @@ bool exchange_run(exchange *x, void (*work)(exchange *x), void (*after)(exchange
         .job = {.work = run_long, .after = after_long}, .x = x, .work = work, .after = after};
     job->request.data = job;
     x->running = true;
-    if (x->n_body > SMALL_BODY_BYTES) {
-        if (crew_run(s->crew, &job->job)) return true;
-    } else if (uv_queue_work(&s->loop, &job->request, run_short, after_short) == 0) {
-        return true;
-    }
+    /* Where there are no such threads, others do. */
+    if (x->n_body > SMALL_BODY_BYTES && crew_run(s->crew, &job->job)) return true;
+    if (uv_queue_work(&s->loop, &job->request, run_short, after_short) == 0) return true;
     x->running = false;
     mem_free(mem_system(), job, sizeof *job);
     return false;
