@@ -19,10 +19,10 @@
  * jansson 2.14 does not look when its token buffer cannot grow: it drops the byte and goes on, and
  * a refused copy of a text it calls a syntax error. But malloc leaves ENOMEM in errno, and only
  * the conversion of a number clears that. So the text is handed over in pieces that end before and
- * behind each number, and before each quote that ends a text, and errno is looked at between pieces:
- * a text whose quote was dropped it would read, and write, beyond its end. Its buffer doubles, so it
- * is known which quotes may need more of it; whether that can be had is tried first. A NUL that it
- * ungets (behind a number) it forgets, so none gets there. */
+ * behind each number, and before each quote that ends a text, and errno is looked at between
+ * pieces: a text whose quote was dropped it would read, and write, beyond its end. Its buffer
+ * doubles, so it is known which quotes may need more of it; whether that can be had is tried first.
+ * A NUL that it ungets (behind a number) it forgets, so none gets there. */
 typedef struct feed {
     const char *text;
     size_t n_bytes;
