@@ -1,16 +1,23 @@
 #!/usr/bin/env python3
 """bench_server.py - what HTTP costs, and what hostile clients cost the others.
 
-    bench/bench_server.py [--model PATH] [--rows 1,4] [--seconds N] WEFT SOURCE
+    bench/bench_server.py [--model PATH] [--threads N] [--rows 1,4] [--seconds N] [--rounds N]
+                          [--only start,tax,first,quiet] WEFT BENCH_STREAM SOURCE
 
 Prints one JSON object:
-  start_ms       from the start of the process to /health being 200, median of 5
-  tax            tokens/s of N streams at once, against `weft bench` with as many rows; share is
-                 the first over the second
+  start          from the start of the process to /health being 200, median of 5
+  tax            tokens/s of N streams at once, each token an event, read by bench_stream, which
+                 parses nothing: as soon as there is anything (http), and only every 10 ms (lazy);
+                 beside bench_stream with an engine in its own process and the same requests
+                 (inside). share is http over inside; medians of `rounds`, taken in turn.
+                 loop_us is processor time of the server's loop for a token, client_us that of the
+                 reader
   first          a prompt of 2,000 tokens that are cached and 50 that are not: milliseconds to the
                  first token, beside the server's own time of a step of the same run
   quiet          milliseconds of a small completion, one after another, of one client that has the
-                 server for itself, then beside hostile ones; ratio is that of the 99th percentiles
+                 server for itself, then beside hostile ones, which are another process of the
+                 lowest priority (nobody attacks from the same processors); ratio is that of the
+                 99th percentiles, the median of `rounds`, each beside one alone just before
 """
 
 import argparse
@@ -25,7 +32,7 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "server"))
-from harness import Server, request, together  # noqa: E402
+from harness import Client, Server, request  # noqa: E402
 
 TEXT = "/v1/completions"
 
@@ -35,11 +42,16 @@ def percentile(values, share):
     return values[min(len(values) - 1, int(len(values) * share))]
 
 
+def serve(o, context, **more):
+    words = ["--threads", o.threads] if o.threads else []
+    return Server(o.weft, o.source, o.model, "--context", context, *words, **more)
+
+
 def measure_start(o):
     times = []
     for _ in range(5):
         began = time.monotonic()
-        server = Server(o.weft, o.source, o.model, wait=False)
+        server = serve(o, 2048, wait=False)
         while server.ask("GET", "/health").status != 200:
             time.sleep(0.001)
         times.append((time.monotonic() - began) * 1000)
@@ -47,49 +59,45 @@ def measure_start(o):
     return round(statistics.median(times), 1)
 
 
-def bench_rows(o, n):
-    words = [o.weft, "bench", o.model, "--json", "--context", "64", "--batch", str(n)]
-    found = json.loads(subprocess.run(words, capture_output=True, check=True).stdout)
-    return found["decode"][0]["tok_s"]
+def stream_rate(o, *words):
+    """tokens_s and processor_us of bench_stream."""
+    words = [o.bench_stream, *map(str, words)]
+    return json.loads(subprocess.run(words, capture_output=True, check=True).stdout)
 
 
-def stream_rate(server, n):
-    """Tokens a second of all, from when the last stream began to when the first one ends. With
-    logprobs each token is an event."""
-
-    def one(_):
-        body = {"prompt": [100] * 64, "max_tokens": 1000, "ignore_eos": True, "stream": True,
-                "logprobs": 0,
-                "no_cache": True}
-        stamps = []
-        with server.client() as c:
-            c.send(request("POST", TEXT, body))
-            c.head()
-            while c.chunk():
-                stamps.append(time.monotonic())
-        return stamps
-
-    streams = together(n, one)
-    first, last = max(s[0] for s in streams), min(s[-1] for s in streams)
-    tokens = sum(sum(first < t <= last for t in s) for s in streams)
-    return tokens / (last - first)
+def loop_ns(server):
+    """Processor time of the server's first thread, which is its loop."""
+    pid = server.process.pid
+    return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[0])
 
 
 def measure_tax(o):
     out = []
-    server = Server(o.weft, o.source, o.model, "--context", 2048)
     for n in o.rows:
-        inside = bench_rows(o, n)
-        rates = [stream_rate(server, n) for _ in range(3)]
-        rate = statistics.median(rates)
-        out.append({"streams": n, "sse_tokens_s": round(rate, 1), "bench_tokens_s": round(inside, 1),
-                    "share": round(rate / inside, 3)})
-    server.stop()
+        inside, http, lazy, loop = [], [], [], []
+        for _ in range(o.rounds):
+            inside.append(stream_rate(o, o.model, n, o.tokens, o.threads)["tokens_s"])
+            server = serve(o, 2048)
+            stream_rate(o, f":{server.port}", n, 16)
+            before = loop_ns(server)
+            http.append(stream_rate(o, f":{server.port}", n, o.tokens, 0))
+            loop.append((loop_ns(server) - before) / 1000 / n / o.tokens)
+            lazy.append(stream_rate(o, f":{server.port}", n, o.tokens, 10)["tokens_s"])
+            server.stop()
+        middle = {
+            "inside": statistics.median(inside),
+            "http": statistics.median(h["tokens_s"] for h in http),
+            "lazy": statistics.median(lazy),
+        }
+        out.append({"streams": n, **middle, "share": round(middle["http"] / middle["inside"], 3),
+                    "share_lazy": round(middle["lazy"] / middle["inside"], 3),
+                    "loop_us": round(statistics.median(loop), 1),
+                    "client_us": statistics.median(h["processor_us"] for h in http)})
     return out
 
 
 def measure_first(o):
-    server = Server(o.weft, o.source, o.model, "--context", 2048)
+    server = serve(o, 2048)
     n = min(2000, server.ask("GET", "/v1/models").json()["data"][0]["max_model_len"] - 60)
     stem = [100 + i % 97 for i in range(n - 4)]
     times = []
@@ -169,6 +177,29 @@ def large_bodies(server, over):
 HOSTILE = (slow_heads, garbage, brackets, leavers, unread, connections, large_bodies)
 
 
+class Target:
+    """What hostile clients know of a server."""
+
+    def __init__(self, port):
+        self.port = port
+
+    def client(self, **options):
+        return Client(self.port, **options)
+
+    def post(self, path, body):
+        with self.client() as c:
+            c.send(request("POST", path, body, ["Connection: close"]))
+            return c.reply()
+
+
+def attack(kind, port):
+    """Until it is ended."""
+    os.nice(19)
+    for call in HOSTILE:
+        if call.__name__ == kind:
+            call(Target(port), threading.Event())
+
+
 def quiet_times(server, seconds):
     times = []
     end = time.monotonic() + seconds
@@ -184,41 +215,57 @@ def quiet_times(server, seconds):
 
 
 def measure_quiet(o):
-    server = Server(o.weft, o.source, o.model, "--context", 1024)
-    alone = quiet_times(server, o.seconds)
-    out = {"alone": {"n": len(alone), "p50": round(percentile(alone, 0.5), 2),
-                     "p99": round(percentile(alone, 0.99), 2)}}
+    server = serve(o, 1024)
+    quiet_times(server, 1)
+    all_alone, out = [], {}
     for kind in HOSTILE:
-        over = threading.Event()
-        thread = threading.Thread(target=kind, args=(server, over))
-        thread.start()
-        time.sleep(0.3)
-        times = quiet_times(server, o.seconds)
-        over.set()
-        thread.join()
+        ratios, all_times = [], []
+        for _ in range(o.rounds):
+            alone = quiet_times(server, o.seconds)
+            hostile = subprocess.Popen([sys.executable, __file__, "--attack", kind.__name__, str(server.port)])
+            time.sleep(0.5)
+            times = quiet_times(server, o.seconds)
+            hostile.terminate()
+            hostile.wait()
+            time.sleep(0.5)
+            ratios.append(percentile(times, 0.99) / percentile(alone, 0.99))
+            all_alone += alone
+            all_times += times
         out[kind.__name__] = {
-            "n": len(times),
-            "p50": round(percentile(times, 0.5), 2),
-            "p99": round(percentile(times, 0.99), 2),
-            "ratio": round(percentile(times, 0.99) / percentile(alone, 0.99), 2),
+            "n": len(all_times),
+            "p50": round(percentile(all_times, 0.5), 2),
+            "p99": round(percentile(all_times, 0.99), 2),
+            "ratio": round(statistics.median(ratios), 2),
+            "ratios": [round(r, 2) for r in ratios],
         }
     server.stop()
+    out["alone"] = {"n": len(all_alone), "p50": round(percentile(all_alone, 0.5), 2),
+                    "p99": round(percentile(all_alone, 0.99), 2)}
     return out
 
 
 def main():
+    if sys.argv[1:2] == ["--attack"]:
+        attack(sys.argv[2], int(sys.argv[3]))
+        return
     parser = argparse.ArgumentParser()
     parser.add_argument("--model")
+    parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--rows", default="1,4")
+    parser.add_argument("--tokens", type=int, default=1000)
     parser.add_argument("--seconds", type=float, default=5)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", default="start,tax,first,quiet")
     parser.add_argument("weft")
+    parser.add_argument("bench_stream")
     parser.add_argument("source")
     o = parser.parse_args()
     o.model = o.model or str(Path(o.source) / "models" / "tiny" / "draft")
     o.rows = [int(n) for n in o.rows.split(",")]
-    print(json.dumps({"start_ms": measure_start(o), "tax": measure_tax(o),
-                      "first": measure_first(o), "quiet": measure_quiet(o),
-                      "load": [round(x, 1) for x in os.getloadavg()]}, indent=1))
+    calls = {"start": measure_start, "tax": measure_tax, "first": measure_first,
+             "quiet": measure_quiet}
+    found = {name: calls[name](o) for name in o.only.split(",")}
+    print(json.dumps({**found, "load": [round(x, 1) for x in os.getloadavg()]}, indent=1))
 
 
 if __name__ == "__main__":

@@ -19,8 +19,10 @@
  * jansson 2.14 does not look when its token buffer cannot grow: it drops the byte and goes on, and
  * a refused copy of a text it calls a syntax error. But malloc leaves ENOMEM in errno, and only
  * the conversion of a number clears that. So the text is handed over in pieces that end before and
- * behind each number, and errno is looked at between pieces. A NUL that it ungets (behind a
- * number) it forgets, so none gets there. */
+ * behind each number, and before each quote that ends a text, and errno is looked at between
+ * pieces: a text whose quote was dropped it would read, and write, beyond its end. Its buffer
+ * doubles, so it is known which quotes may need more of it; whether that can be had is tried first.
+ * A NUL that it ungets (behind a number) it forgets, so none gets there. */
 typedef struct feed {
     const char *text;
     size_t n_bytes;
@@ -28,6 +30,7 @@ typedef struct feed {
     size_t number_end;  /* the number being handed over ends here */
     const char *suffix; /* what is still to follow that number */
     uint32_t depth;
+    size_t n_text; /* bytes of the text that is being handed over, with the quote before it */
     bool in_text;
     bool escaped;
     bool too_deep;
@@ -69,6 +72,7 @@ static bool meet_byte(feed *f)
 {
     char c = f->text[f->at];
     if (f->in_text) {
+        f->n_text++;
         if (f->escaped) {
             f->escaped = false;
         } else if (c == '\\') {
@@ -81,6 +85,7 @@ static bool meet_byte(feed *f)
     if (f->at < f->number_end) return true;
     if (c == '"') {
         f->in_text = true;
+        f->n_text = 1;
     } else if (c == '[' || c == '{') {
         if (f->depth == JSON_DEPTH) return false;
         f->depth++;
@@ -92,16 +97,33 @@ static bool meet_byte(feed *f)
     return true;
 }
 
+static bool ends_text(const feed *f)
+{
+    return f->in_text && !f->escaped && f->text[f->at] == '"';
+}
+
+/* Whether jansson's buffer takes one more byte, as far as that can be known. */
+static bool has_room(const feed *f)
+{
+    size_t n = f->n_text + 1;
+    if ((n & (n - 1)) != 0) return true;
+    void *ptr = mem_alloc(mem_system(), 2 * n);
+    mem_free(mem_system(), ptr, 2 * n);
+    return ptr != NULL;
+}
+
 static size_t feed_next(void *buffer, size_t capacity, void *user)
 {
     feed *f = user;
     char *out = buffer;
     size_t n = 0;
     if (errno == ENOMEM) f->out_of_memory = true;
+    if (f->at < f->n_bytes && ends_text(f) && !has_room(f)) f->out_of_memory = true;
+    if (f->out_of_memory) return 0;
     while (n < capacity && !f->too_deep && !f->has_nul) {
         if (f->at == f->number_end && *f->suffix != '\0') {
             out[n++] = *f->suffix++;
-        } else if (f->at == f->n_bytes || (n > 0 && starts_number(f))) {
+        } else if (f->at == f->n_bytes || (n > 0 && (starts_number(f) || ends_text(f)))) {
             break;
         } else if (f->text[f->at] == '\0') {
             f->has_nul = true;

@@ -1,4 +1,5 @@
 /* mem.c - the system allocator behind weft_allocator, and checked sizes. */
+#define _DEFAULT_SOURCE /* madvise */
 #include "base/mem.h"
 
 #include <stdlib.h>
@@ -6,6 +7,7 @@
 #ifdef __GLIBC__
 #include <malloc.h>
 #endif
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/assert.h"
@@ -84,6 +86,20 @@ void mem_trim(void)
 {
 #ifdef __GLIBC__
     malloc_trim(0);
+#endif
+}
+
+void mem_use_large_pages(void *ptr, size_t size)
+{
+#ifdef MADV_HUGEPAGE
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t first = ((uintptr_t)ptr + page - 1) / page * page;
+    uintptr_t end = ((uintptr_t)ptr + size) / page * page;
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): the pages that lie in it whole
+    if (first < end) (void)madvise((void *)first, end - first, MADV_HUGEPAGE);
+#else
+    (void)ptr;
+    (void)size;
 #endif
 }
 

@@ -30,6 +30,10 @@ void mem_return_large(void);
 /* What was freed goes back to the system as far as it can; takes milliseconds. */
 void mem_trim(void);
 
+/* A block of some megabytes that will be filled: large pages, where the system has them, cost less
+ * than many small ones. Advice alone. */
+void mem_use_large_pages(void *ptr, size_t size);
+
 /* Bytes of memory of this machine; 0: it does not say. */
 uint64_t mem_of_machine(void);
 

@@ -90,12 +90,20 @@ weft_status strbuf_printf(strbuf *buf, const char *fmt, ...)
     va_start(args, fmt);
     va_list again;
     va_copy(again, args);
-    int n = vsnprintf(NULL, 0, fmt, args);
+    /* Most fits where it goes; what does not is printed again. */
+    size_t spare = buf->status == WEFT_OK ? buf->capacity - buf->len : 0;
+    if (spare > buf->limit - buf->len) spare = buf->limit - buf->len;
+    int n = vsnprintf(spare > 0 ? buf->ptr + buf->len : NULL, spare, fmt, args);
     va_end(args);
     if (n < 0 && buf->status == WEFT_OK) buf->status = WEFT_LIMIT;
-    if (n >= 0 && strbuf_reserve(buf, (size_t)n) == WEFT_OK) {
-        vsnprintf(buf->ptr + buf->len, (size_t)n + 1, fmt, again);
+    if (n >= 0 && (size_t)n < spare) {
         buf->len += (size_t)n;
+    } else {
+        if (spare > 0) buf->ptr[buf->len] = '\0';
+        if (n >= 0 && strbuf_reserve(buf, (size_t)n) == WEFT_OK) {
+            vsnprintf(buf->ptr + buf->len, (size_t)n + 1, fmt, again);
+            buf->len += (size_t)n;
+        }
     }
     va_end(again);
     return buf->status;

@@ -277,22 +277,6 @@ static weft_status read_tool(generation *g, const json *from, size_t i, char *pa
     return messages_add_tool(g, &written, err);
 }
 
-static weft_status read_tools(generation *g, const json *tools, char *param, weft_error *err)
-{
-    size_t n = json_length(tools);
-    if (tools == NULL) return WEFT_OK;
-    if (json_kind_of(tools) != JSON_KIND_ARRAY || n > WEFT_CHAT_TOOLS)
-        return field_wrong(param, "tools", err, "is not an array of at most %d tools",
-                           WEFT_CHAT_TOOLS);
-    if (n == 0) return WEFT_OK;
-    g->has_tools = true;
-    for (size_t i = 0; i < n; i++) {
-        weft_status status = read_tool(g, json_at(tools, i), i, param, err);
-        if (status != WEFT_OK) return status;
-    }
-    return messages_end_tools(g, err);
-}
-
 typedef struct choice {
     str type, name;
     bool one_call;
@@ -463,7 +447,7 @@ weft_status anthropic_read_body(generation *g, const json *body, bool counts, bo
     turns_init(&t, g, param, err);
     status = read_conversation(&t, b.system, b.messages, counts);
     turns_deinit(&t);
-    if (status == WEFT_OK) status = read_tools(g, b.tools, param, err);
+    if (status == WEFT_OK) status = messages_read_each_tool(g, b.tools, read_tool, param, err);
     if (status == WEFT_OK) status = read_choice(g, b.tool_choice, param, err);
     if (status == WEFT_OK) status = read_stops(g, b.stops, param, err);
     if (status == WEFT_OK) status = read_thinking(b.thinking, &variables, omits, param, err);

@@ -7,6 +7,7 @@
 #define SERVER_EXCHANGE_H
 
 #include "base/err.h"
+#include "base/json.h"
 #include "server/http.h"
 
 typedef struct server server;
@@ -33,9 +34,10 @@ struct exchange {
     uint64_t number;     /* X-Request-Id */
     uint64_t begun_ns;   /* when the request was whole */
     uint64_t written_ms; /* when the stream had bytes last */
-    size_t n_body;       /* bytes of memory that the body has */
-    uint32_t status;     /* of the answer; 0: none yet */
-    bool streams;        /* events follow the head */
+    strbuf events;   /* of the stream, that go with the next write; room for their frame first */
+    size_t n_body;   /* bytes of memory that the body has */
+    uint32_t status; /* of the answer; 0: none yet */
+    bool streams;    /* events follow the head */
     bool keep_alive;
     bool running; /* exchange_run is under way */
     /* The handler's. gone: the client has left (once; not while exchange_run is under way: then
@@ -56,8 +58,9 @@ void exchange_respond_with(exchange *x, uint32_t status, const char *headers, co
 /* Begins a stream of events. */
 void exchange_stream(exchange *x);
 
-/* Bytes of the stream: whole events. */
+/* Bytes of the stream, which go to the socket with the next flush, or when there are enough. */
 void exchange_write(exchange *x, str bytes);
+void exchange_flush(exchange *x);
 
 /* Whether so much waits for the client that it should not become more. */
 bool exchange_is_full(const exchange *x);
@@ -65,7 +68,8 @@ bool exchange_is_full(const exchange *x);
 /* Gives the client up: it is taken for one that has left. */
 void exchange_cut(exchange *x);
 
-/* The body was read, and what was made of it is small or gone: there is room for others. */
+/* The body was read, and what was made of it is small or gone: there is room for others. Its memory
+ * may be gone already. */
 void exchange_drop_body(exchange *x);
 
 /* Ends a stream (or an exchange whose client has gone). x is no more. */
@@ -74,5 +78,8 @@ void exchange_end(exchange *x);
 /* Runs work in another thread, then after in the loop's, whether the client is there or not. false:
  * no thread takes it; after is not called. */
 bool exchange_run(exchange *x, void (*work)(exchange *x), void (*after)(exchange *x));
+
+/* What was made of x's body is freed: in another thread when it may be large. */
+void exchange_free_document(exchange *x, json_doc *doc);
 
 #endif

@@ -5,13 +5,20 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/mem.h"
 #include "server/generation.h"
 
 enum {
     RETRY_MS = 10000, /* a model that failed is not tried again before */
     DRAFT_STATE_BYTES = 256 << 20,
-    IDLE_NS = 20 * 1000000 /* between steps that could do nothing: answers wait for their clients */
+    IDLE_NS =
+        20 * 1000000, /* between steps that could do nothing: answers wait for their clients */
+    /* The loop is not told of each step where steps are short, but so often; and sooner, while
+     * somebody waits for a first token. Of so many steps at most: streams have room for them. */
+    TELL_NS = 10 * 1000000,
+    TELL_SOON_NS = 1000000,
+    TELL_STEPS = 64
 };
 
 struct fleet {
@@ -44,23 +51,49 @@ static void note_failure(fleet_model *m, weft_status status, const weft_error *e
     m->broken |= status == WEFT_DEVICE;
 }
 
-/* One step, without the lock; then whether there should be another at once. done: the work of all
- * before it. */
-static void step(fleet_model *m, uint64_t *done)
+/* What the stepping thread knows of its steps. */
+typedef struct pace {
+    uint64_t done;    /* the work of all so far */
+    uint64_t told_ns; /* when the loop was told of them last */
+    uint32_t n_untold;
+    uint32_t n_active; /* behind the last one */
+} pace;
+
+/* Whether the loop is told now, and not behind the next step, which takes as long as this one did.
+ * An answer that ended is told of at once. Called with the lock held. */
+static bool should_tell(fleet_model *m, pace *p, uint64_t begun_ns, uint32_t n_active, bool moved)
+{
+    uint64_t now = clock_now_ns();
+    uint64_t wait_ns = m->hasty ? TELL_SOON_NS : TELL_NS;
+    bool ended = n_active < p->n_active || n_active == 0;
+    p->n_active = n_active;
+    p->n_untold++;
+    if (!ended && moved && !m->broken && p->n_untold < TELL_STEPS &&
+        now - p->told_ns + (now - begun_ns) < wait_ns)
+        return false;
+    p->told_ns = now;
+    p->n_untold = 0;
+    return true;
+}
+
+/* One step, without the lock; then whether there should be another at once. */
+static void step(fleet_model *m, pace *p)
 {
     uint32_t n_active = 0;
     weft_error err = {WEFT_OK, ""};
     m->kicked = false;
     m->stepping = true;
     uv_mutex_unlock(&m->lock);
+    uint64_t begun_ns = clock_now_ns();
     weft_status status = weft_step(m->engine, &n_active, &err);
     uint64_t work = work_of(m);
-    bool moved = work != *done;
-    *done = work;
-    uv_async_send(&m->wake);
+    bool moved = work != p->done;
+    p->done = work;
     uv_mutex_lock(&m->lock);
     m->stepping = false;
     note_failure(m, status, &err);
+    m->untold = !should_tell(m, p, begun_ns, n_active, moved && status == WEFT_OK);
+    if (!m->untold) wake_tell(&m->wake);
     uv_cond_broadcast(&m->change);
     if (n_active == 0 || m->broken) return;
     if (!moved && !m->kicked && !m->stopping) uv_cond_timedwait(&m->change, &m->lock, IDLE_NS);
@@ -70,15 +103,24 @@ static void step(fleet_model *m, uint64_t *done)
 static void run_steps(void *user)
 {
     fleet_model *m = user;
-    uint64_t done = 0;
+    pace p = {.n_active = 0};
     uv_mutex_lock(&m->lock);
     while (!m->stopping) {
         if (m->kicked && m->n_holds == 0) {
-            step(m, &done);
+            step(m, &p);
         } else {
+            if (m->untold) wake_tell(&m->wake);
+            m->untold = false;
             uv_cond_wait(&m->change, &m->lock);
         }
     }
+    uv_mutex_unlock(&m->lock);
+}
+
+void fleet_set_hasty(fleet_model *m, bool hasty)
+{
+    uv_mutex_lock(&m->lock);
+    m->hasty = hasty;
     uv_mutex_unlock(&m->lock);
 }
 
@@ -429,9 +471,9 @@ static void end_waits(uv_timer_t *timer)
 
 /* ---- the fleet ------------------------------------------------------------------------------- */
 
-static void on_wake(uv_async_t *wake)
+static void on_wake(void *user)
 {
-    generation_poll_all(wake->data);
+    generation_poll_all(user);
 }
 
 weft_status fleet_create(uv_loop_t *loop, const server_options *options, fleet **out,
@@ -456,10 +498,16 @@ weft_status fleet_create(uv_loop_t *loop, const server_options *options, fleet *
             .fleet = f, .name = options->models[i].name, .path = options->models[i].path};
         uv_mutex_init(&m->lock);
         uv_cond_init(&m->change);
-        uv_async_init(loop, &m->wake, on_wake);
-        m->wake.data = m->load.data = m;
+        m->load.data = m;
+        m->wake.file = -1;
     }
     *out = f;
+    for (uint32_t i = 0; i < f->n; i++) {
+        weft_status status = wake_open(&models[i].wake, loop, on_wake, &models[i], err);
+        if (status == WEFT_OK) continue;
+        fleet_close(f);
+        return status;
+    }
     models[0].state = FLEET_STATE_WAITING;
     load_next(f);
     return WEFT_OK;
@@ -483,6 +531,11 @@ fleet_model *fleet_find(const fleet *f, str name)
     return name.len == 0 || str_equal_text(name, "default") ? &f->models[0] : NULL;
 }
 
+bool fleet_is_loading(const fleet *f)
+{
+    return f->loading != NULL;
+}
+
 void fleet_close(fleet *f)
 {
     f->closing = true;
@@ -490,7 +543,7 @@ void fleet_close(fleet *f)
     for (uint32_t i = 0; i < f->n; i++) {
         fleet_model *m = &f->models[i];
         if (m->state == FLEET_STATE_READY) close_model(m);
-        uv_close((uv_handle_t *)&m->wake, NULL);
+        wake_close(&m->wake);
     }
 }
 

@@ -9,6 +9,7 @@
 
 #include "server/metrics.h"
 #include "server/server.h"
+#include "server/wake.h"
 
 typedef struct generation generation;
 typedef struct fleet fleet;
@@ -48,7 +49,7 @@ struct fleet_model {
     fleet_wait *waits;
     uv_work_t load;
     weft_status load_status;
-    uv_async_t wake;
+    wake wake;
     generation *first; /* under way, newest first */
     metrics metrics;
     /* The stepping thread and those who want it to rest; guarded by lock. */
@@ -58,11 +59,14 @@ struct fleet_model {
     uint32_t n_holds;
     bool threaded, kicked, stopping, stepping;
     bool broken; /* the device failed */
+    bool untold; /* the loop does not know of the last steps */
+    bool hasty;  /* somebody waits for a first token */
     uint64_t n_failed_steps;
     weft_error step_error; /* of the last of these */
 };
 
-/* options are borrowed. */
+/* options are borrowed. When it fails, what *out may have is closed; it is to be destroyed when the
+ * loop has run. */
 weft_status fleet_create(uv_loop_t *loop, const server_options *options, fleet **out,
                          weft_error *err);
 uint32_t fleet_size(const fleet *f);
@@ -83,6 +87,9 @@ void fleet_release(fleet_model *m);
 /* From any thread: there is something to step for. */
 void fleet_kick(fleet_model *m);
 
+/* Whether a request waits for its first token: the loop is told of steps sooner. */
+void fleet_set_hasty(fleet_model *m, bool hasty);
+
 /* From a thread that is not the loop's: between these two the engine takes no step. */
 void fleet_hold(fleet_model *m);
 void fleet_go_on(fleet_model *m);
@@ -90,6 +97,9 @@ void fleet_go_on(fleet_model *m);
 /* Whether the stepping thread works, and if not, why. */
 bool fleet_is_well(fleet_model *m, weft_error *why);
 uint64_t fleet_failed_steps(fleet_model *m);
+
+/* Whether a model is being opened. */
+bool fleet_is_loading(const fleet *f);
 
 /* Ends the threads and closes all; then the loop must run until handles are closed. */
 void fleet_close(fleet *f);

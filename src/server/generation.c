@@ -17,11 +17,7 @@
 #include "server/prepare.h"
 #include "server/server_state.h"
 
-enum {
-    TOKEN_TEXT_BYTES = 512,
-    CALLS_MOST = 4096,
-    LARGE_BODY_BYTES = 1 << 20 /* what is left of it is worth to be given back */
-};
+enum { TOKEN_TEXT_BYTES = 512, CALLS_MOST = 4096 };
 
 /* How long a client may leave a full stream unread while others wait for a sequence. */
 #define UNREAD_NS ((uint64_t)5 * 1000000000)
@@ -81,7 +77,10 @@ static void generation_drop(generation *g)
     strbuf_deinit(&g->variables);
     strbuf_deinit(&g->form);
     strbuf_deinit(&g->tool_name);
-    json_doc_free(&g->doc);
+    g->x->server->n_kept -= g->n_kept;
+    strbuf_deinit(&g->stem);
+    strbuf_deinit(&g->event);
+    exchange_free_document(g->x, &g->doc);
     mem_free(mem_system(), g->own, g->api->own_bytes);
     mem_free(mem_system(), g, sizeof *g);
 }
@@ -192,6 +191,7 @@ static bool keep_logprobs(answer *a, const weft_event *event)
 {
     const generation *g = a->g;
     strbuf *out = &a->logprobs;
+    size_t before = out->len;
     if (g->asked.n_top == UINT32_MAX) return true;
     if (g->api->token != NULL) return g->api->token(a, event);
     if (out->len > 0) strbuf_add_char(out, ',');
@@ -202,7 +202,9 @@ static bool keep_logprobs(answer *a, const weft_event *event)
         write_token(g, event->top[i].token, event->top[i].logprob, out);
         strbuf_add_char(out, '}');
     }
-    return strbuf_add_text(out, "]}") == WEFT_OK;
+    if (strbuf_add_text(out, "]}") != WEFT_OK) return false;
+    /* Those of a stream go with its events. */
+    return g->asked.stream || generation_keep(a->g, out->len - before);
 }
 
 static bool keep_id(answer *a, int32_t id)
@@ -428,15 +430,25 @@ static void end_whole(generation *g)
     strbuf_deinit(&out);
 }
 
-static void generation_poll(generation *g)
+/* Whether it goes on and lacks a first token. */
+static bool generation_poll(generation *g)
 {
+    bool hasty = false;
     for (uint32_t i = 0; i < g->n_answers; i++) {
-        if (poll_answer(&g->answers[i]) && g->err.status == WEFT_OK) continue;
+        answer *a = &g->answers[i];
+        bool fine = poll_answer(a) && g->err.status == WEFT_OK;
+        hasty = hasty || (!a->done && a->n_ids == 0);
+        if (fine) continue;
         break_off(g);
-        return;
+        return false;
     }
     /* A client that has left is told of by on_gone. */
-    if (g->n_done == g->n_answers && g->x->conn != NULL) end_whole(g);
+    if (g->n_done == g->n_answers && g->x->conn != NULL) {
+        end_whole(g);
+        return false;
+    }
+    if (g->x->streams) exchange_flush(g->x);
+    return hasty;
 }
 
 /* A sequence that rests until its client reads is not there for others: it may rest for a while, or
@@ -455,13 +467,15 @@ void generation_poll_all(fleet_model *m)
 {
     weft_error why = {WEFT_OK, ""};
     bool well = fleet_is_well(m, &why);
+    bool hasty = false;
     for (generation *g = m->first, *next; g != NULL; g = next) {
         next = g->next;
         /* Nobody steps for it any more. */
         if (!well && g->err.status == WEFT_OK) g->err = why;
         check_reader(g);
-        generation_poll(g);
+        hasty = generation_poll(g) || hasty;
     }
+    fleet_set_hasty(m, hasty);
 }
 
 static void on_drained(exchange *x)
@@ -484,6 +498,7 @@ static void begin_answers(generation *g)
     g->listed = true;
     m->metrics.n_requests += g->n_answers;
     m->metrics.n_prompt_tokens += g->n_prompt_tokens;
+    fleet_set_hasty(m, true);
     if (g->asked.stream) {
         exchange_stream(g->x);
         g->api->begin(g);
@@ -491,14 +506,14 @@ static void begin_answers(generation *g)
     generation_poll(g);
 }
 
-/* Here, not in the loop's thread: a large document takes its time. */
+/* Here, not in the loop's thread: to free a large document takes its time. */
 static void drop_document(generation *g)
 {
     json_doc_free(&g->doc);
+    strbuf_deinit(&g->x->in.body);
     strbuf_deinit(&g->messages);
     strbuf_deinit(&g->tools);
     strbuf_deinit(&g->variables);
-    if (g->x->in.body.len >= LARGE_BODY_BYTES) mem_trim();
 }
 
 static void prepare_work(exchange *x)
@@ -619,12 +634,31 @@ void generation_start(exchange *x, const generation_api *api)
     strbuf_init(&g->variables, mem_system(), WEFT_CHAT_TOOLS_BYTES);
     strbuf_init(&g->form, mem_system(), WEFT_CHAT_TOOLS_BYTES);
     strbuf_init(&g->tool_name, mem_system(), 0);
+    strbuf_init(&g->stem, mem_system(), 0);
+    strbuf_init(&g->event, mem_system(), 0);
     make_id(g);
     x->state = g;
     x->gone = on_gone;
     x->drained = on_drained;
     if (exchange_run(x, read_work, after_read)) return;
     fail(g, 503, "no thread takes the request");
+}
+
+bool generation_keep(generation *g, size_t n_bytes)
+{
+    server *s = g->x->server;
+    g->n_kept += n_bytes;
+    s->n_kept += n_bytes;
+    if (g->n_kept > GENERATION_KEPT_BYTES) {
+        err_set(&g->err, WEFT_LIMIT,
+                "the log-probabilities of the answers have more than %d bytes, ask for fewer",
+                GENERATION_KEPT_BYTES);
+    } else if (s->n_kept > GENERATION_ALL_KEPT_BYTES) {
+        err_set(&g->err, WEFT_NOMEM,
+                "the log-probabilities of all answers have more than %d bytes, try again later",
+                GENERATION_ALL_KEPT_BYTES);
+    }
+    return g->err.status == WEFT_OK;
 }
 
 /* ---- what interfaces ask --------------------------------------------------------------------- */
@@ -657,20 +691,26 @@ const char *generation_finish_name(const answer *a)
     return answer_has_calls(a) ? "tool_calls" : "stop";
 }
 
+strbuf *generation_begin_event(generation *g)
+{
+    strbuf_clear(&g->event);
+    return &g->event;
+}
+
 void generation_event(generation *g, const char *name, const strbuf *data)
 {
-    strbuf out;
-    strbuf_init(&out, mem_system(), 0);
-    strbuf_reserve(&out, data->len + 64);
-    if (name != NULL) strbuf_printf(&out, "event: %s\n", name);
-    strbuf_add_text(&out, "data: ");
-    strbuf_add(&out, strbuf_text(data), data->len);
-    strbuf_add_text(&out, "\n\n");
-    if (out.status == WEFT_OK && data->status == WEFT_OK) {
-        exchange_write(g->x, (str){out.ptr, out.len});
-    } else {
+    exchange *x = g->x;
+    if (data->status != WEFT_OK) {
         /* The next poll ends it. */
         err_set(&g->err, WEFT_NOMEM, "out of memory for the answer");
+        return;
     }
-    strbuf_deinit(&out);
+    if (name != NULL) {
+        exchange_write(x, str_of("event: "));
+        exchange_write(x, str_of(name));
+        exchange_write(x, str_of("\n"));
+    }
+    exchange_write(x, str_of("data: "));
+    exchange_write(x, (str){strbuf_text(data), data->len});
+    exchange_write(x, str_of("\n\n"));
 }

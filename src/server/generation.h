@@ -12,7 +12,10 @@ enum {
     GENERATION_PROMPTS = 256, /* of one request */
     GENERATION_ANSWERS = 512, /* prompts times answers of each */
     GENERATION_IMAGES = 32,
-    GENERATION_IMAGE_BYTES = 20 << 20 /* of one image's file */
+    GENERATION_IMAGE_BYTES = 20 << 20, /* of one image's file */
+    /* Log-probabilities that are kept until the end: of one request, and of all together. */
+    GENERATION_KEPT_BYTES = 64 << 20,
+    GENERATION_ALL_KEPT_BYTES = 256 << 20
 };
 
 /* A call of a tool in an answer. */
@@ -118,7 +121,10 @@ struct generation {
     uint32_t n_prompt_tokens; /* of all prompts */
     uint64_t submitted_ns;
     uint64_t full_ns; /* since when its client has not read; 0: it does */
+    size_t n_kept;    /* bytes of log-probabilities */
     int64_t created;  /* Unix time */
+    strbuf stem;      /* what every event of a stream begins with; the interface's */
+    strbuf event;     /* the one that is being written */
     char id[40];      /* without the interface's prefix */
 };
 
@@ -134,6 +140,10 @@ uint32_t generation_write_token(const generation *g, int32_t id, strbuf *out);
 /* JSON has no infinity; what has no probability at all is -9999, as elsewhere. */
 void generation_write_logprob(float logprob, strbuf *out);
 
+/* So many bytes of log-probabilities more stay until the end. false: they are too many; err says
+ * of what. */
+bool generation_keep(generation *g, size_t n_bytes);
+
 /* Sum over answers. */
 uint32_t generation_new_tokens(const generation *g);
 
@@ -146,7 +156,11 @@ const char *generation_finish_name(const answer *a);
 /* Whether calls of tools are what the answer is. */
 bool answer_has_calls(const answer *a);
 
-/* Writes an event: "event: NAME\ndata: JSON\n\n"; name may be NULL. */
+/* An empty buffer for an event; it keeps its memory from one to the next. */
+strbuf *generation_begin_event(generation *g);
+
+/* Writes an event: "event: NAME\ndata: JSON\n\n"; name may be NULL. data: that buffer or another
+ * one. */
 void generation_event(generation *g, const char *name, const strbuf *data);
 
 #endif

@@ -7,7 +7,13 @@
 #include "base/assert.h"
 #include "base/bytes.h"
 
-enum { BLANK_LINES_BYTES = 8 };
+enum {
+    BLANK_LINES_BYTES = 8,
+    /* Of a body that are there before there is room for all that was promised: who promises much
+     * sends some of it first. */
+    BELIEVED_BYTES = 1 << 20,
+    LARGE_PAGES_BYTES = 4 << 20 /* of room for a body from which on pages are large */
+};
 
 /* ---- refusals -------------------------------------------------------------------------------- */
 
@@ -131,6 +137,7 @@ static int check_length(http_parser *p, const llhttp_t *l)
     if (measured && l->content_length > p->request.body.limit)
         return refuse(p, 413, "the body is larger than this server takes");
     p->has_body = chunked || (measured && l->content_length > 0);
+    p->n_promised = measured ? (size_t)l->content_length : 0;
     return 0;
 }
 
@@ -162,9 +169,20 @@ static int on_head(llhttp_t *l)
     return wrong;
 }
 
+/* Growing by doubling copies a large body as often as it grows, in the loop's thread. */
+static void make_room(http_parser *p, size_t n)
+{
+    strbuf *body = &p->request.body;
+    if (body->len + n < body->capacity || body->len + n < BELIEVED_BYTES) return;
+    size_t extra = p->n_promised > body->len + n ? p->n_promised - body->len : n;
+    if (strbuf_reserve(body, extra) == WEFT_OK && body->capacity >= LARGE_PAGES_BYTES)
+        mem_use_large_pages(body->ptr, body->capacity);
+}
+
 static int on_body(llhttp_t *l, const char *at, size_t n)
 {
     http_parser *p = l->data;
+    make_room(p, n);
     weft_status status = strbuf_add(&p->request.body, at, n);
     if (status == WEFT_NOMEM) return refuse(p, 503, "out of memory for the body");
     if (status != WEFT_OK) return refuse(p, 413, "the body is larger than this server takes");
@@ -195,7 +213,7 @@ static void begin(http_parser *p)
     llhttp_init(&p->llhttp, HTTP_REQUEST, &p->settings);
     p->llhttp.data = p;
     p->state = HTTP_STATE_HEAD;
-    p->n_blank = p->n_frame = p->n_chunks = 0;
+    p->n_blank = p->n_frame = p->n_chunks = p->n_promised = 0;
     p->has_body = p->line_begins = false;
     http_request *r = &p->request;
     strbuf head = r->head;

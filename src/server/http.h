@@ -50,6 +50,7 @@ typedef struct http_parser {
     bool line_begins; /* of the head: the byte before was a line feed */
     size_t n_frame;   /* bytes of the body's frame */
     size_t n_chunks;
+    size_t n_promised; /* bytes of the body, by Content-Length; 0: nobody said */
     bool has_body;
 } http_parser;
 

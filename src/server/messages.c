@@ -416,8 +416,20 @@ weft_status messages_add_tool(generation *g, const messages_tool *tool, weft_err
     return too_long(strbuf_add_text(out, "}}"), "tools are", err);
 }
 
-weft_status messages_end_tools(generation *g, weft_error *err)
+weft_status messages_read_each_tool(generation *g, const json *tools, messages_tool_reader read,
+                                    char *param, weft_error *err)
 {
+    size_t n = json_length(tools);
+    if (tools == NULL) return WEFT_OK;
+    if (json_kind_of(tools) != JSON_KIND_ARRAY || n > WEFT_CHAT_TOOLS)
+        return field_wrong(param, "tools", err, "is not an array of at most %d tools",
+                           WEFT_CHAT_TOOLS);
+    if (n == 0) return WEFT_OK;
+    g->has_tools = true;
+    for (size_t i = 0; i < n; i++) {
+        weft_status status = read(g, json_at(tools, i), i, param, err);
+        if (status != WEFT_OK) return status;
+    }
     return too_long(strbuf_add_char(&g->tools, ']'), "tools are", err);
 }
 

@@ -40,9 +40,14 @@ typedef struct messages_tool {
     bool strict;
 } messages_tool;
 
-/* To g->tools, one by one; then the end. LIMIT when they are too long. */
+/* To g->tools. LIMIT when they are too long. */
 weft_status messages_add_tool(generation *g, const messages_tool *tool, weft_error *err);
-weft_status messages_end_tools(generation *g, weft_error *err);
+
+/* An array of them, or nothing; read adds one that stands at i. */
+typedef weft_status (*messages_tool_reader)(generation *g, const json *from, size_t i, char *param,
+                                            weft_error *err);
+weft_status messages_read_each_tool(generation *g, const json *tools, messages_tool_reader read,
+                                    char *param, weft_error *err);
 
 /* {"type": "json_schema", ...}, "text" or "json_object": what the content must be. name: of the
  * field. */

@@ -12,12 +12,15 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "server/apis/api.h"
 
 enum {
     READ_BYTES = 64 * 1024,
     REST_BYTES = 64 * 1024,
     BEHIND_BYTES = 256 * 1024, /* most of it while an answer is made */
     FULL_BYTES = 256 * 1024,   /* that wait for the client: no more is made */
+    EVENTS_BYTES = 16 * 1024,  /* most of a stream that goes with one write, or somewhat more */
+    FRAME_BYTES = 16,          /* before them, for their length */
     BACKLOG = 512,
     TICK_MS = 100,
     /* A refused body is read on for so much and so long: closing a socket with unread bytes makes
@@ -26,7 +29,12 @@ enum {
     LINGER_MS = 2000,
     HEAD_LINES_BYTES = 1024,
     /* A body so small is taken even when others have used up what there is for bodies. */
-    BODY_FREE_BYTES = 64 * 1024
+    BODY_FREE_BYTES = 64 * 1024,
+    /* A body from this size on is read at most so much at a time, and of all such bodies two pieces
+     * a millisecond: others are answered meanwhile, and models go on. */
+    LARGE_BYTES = 256 * 1024,
+    PIECES = 2,
+    PACE_MS = 1
 };
 
 struct conn {
@@ -47,7 +55,9 @@ struct conn {
     bool lingering; /* it has said its last */
     bool full;      /* `rest` is: reading stopped */
     bool unread;    /* requests wait until answers before them were read */
+    bool rests;     /* its body is large: others are read first */
     bool closing;
+    conn *next_resting;
 };
 
 struct net {
@@ -57,7 +67,9 @@ struct net {
     server *server;
     uv_tcp_t listener;
     uv_timer_t timer;
+    uv_timer_t pace; /* of large bodies */
     conn *first;
+    conn *first_resting, *last_resting;
     net_info info;
     uint16_t port;
     size_t n_bodies; /* bytes of memory that bodies have, of requests under way too */
@@ -75,6 +87,7 @@ typedef struct write_job {
 } write_job;
 
 static void next_request(conn *c);
+static void start_reading(conn *c);
 
 static uint64_t now_ms(const conn *c)
 {
@@ -101,10 +114,28 @@ static void on_closed(uv_handle_t *handle)
     mem_free(mem_system(), c, sizeof *c);
 }
 
+/* It is read again by whoever calls. */
+static void stop_resting(conn *c)
+{
+    if (!c->rests) return;
+    net *n = c->net;
+    conn *before = NULL;
+    conn **at = &n->first_resting;
+    while (*at != c) {
+        before = *at;
+        at = &before->next_resting;
+    }
+    *at = c->next_resting;
+    if (n->last_resting == c) n->last_resting = before;
+    c->next_resting = NULL;
+    c->rests = false;
+}
+
 static void conn_close(conn *c)
 {
     if (c->closing) return;
     c->closing = true;
+    stop_resting(c);
     uv_close((uv_handle_t *)&c->tcp, on_closed);
     if (c->x == NULL) return;
     c->x->conn = NULL;
@@ -118,9 +149,11 @@ static void on_shutdown(uv_shutdown_t *request, int status)
     if (status != 0) conn_close(c);
 }
 
+/* Room that nothing has been written to is none yet. */
 static void count_body(conn *c)
 {
-    size_t n_bytes = c->http.request.body.capacity;
+    const strbuf *body = &c->http.request.body;
+    size_t n_bytes = body->capacity / 2 < body->len ? body->capacity : 2 * body->len;
     c->net->n_bodies += n_bytes - c->n_body;
     c->n_body = n_bytes;
 }
@@ -134,6 +167,10 @@ static void conn_linger(conn *c)
     strbuf_deinit(&c->rest);
     strbuf_deinit(&c->http.request.body);
     count_body(c);
+    if (c->rests) {
+        stop_resting(c);
+        start_reading(c);
+    }
     c->deadline = now_ms(c) + LINGER_MS + (c->n_unwritten > 0 ? c->net->options->unread_ms : 0);
     if (uv_shutdown(&c->shutdown, (uv_stream_t *)&c->tcp, on_shutdown) != 0) conn_close(c);
 }
@@ -362,6 +399,32 @@ static void on_buffer(uv_handle_t *handle, size_t wanted, uv_buf_t *buf)
     *buf = (uv_buf_t){.base = c->net->buffer, .len = READ_BYTES};
 }
 
+static void on_pace(uv_timer_t *timer)
+{
+    net *n = timer->data;
+    for (int i = 0; i < PIECES && n->first_resting != NULL; i++) {
+        conn *c = n->first_resting;
+        stop_resting(c);
+        start_reading(c);
+    }
+    if (n->first_resting == NULL) uv_timer_stop(&n->pace);
+}
+
+/* Behind the others whose bodies are large. */
+static void rest(conn *c)
+{
+    net *n = c->net;
+    bool large =
+        c->x == NULL && c->http.state == HTTP_STATE_BODY && c->http.request.body.len >= LARGE_BYTES;
+    if (!large || c->closing || c->lingering || c->full || c->rests) return;
+    uv_read_stop((uv_stream_t *)&c->tcp);
+    c->rests = true;
+    if (n->last_resting != NULL) n->last_resting->next_resting = c;
+    n->last_resting = c;
+    if (n->first_resting == NULL) n->first_resting = c;
+    if (!uv_is_active((uv_handle_t *)&n->pace)) uv_timer_start(&n->pace, on_pace, PACE_MS, PACE_MS);
+}
+
 static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
 {
     conn *c = stream->data;
@@ -369,7 +432,13 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
         conn_close(c);
     } else if (n > 0) {
         take_bytes(c, buf->base, (size_t)n);
+        rest(c);
     }
+}
+
+static void start_reading(conn *c)
+{
+    if (uv_read_start((uv_stream_t *)&c->tcp, on_buffer, on_read) != 0) conn_close(c);
 }
 
 /* The answer is whole: the next request, which may be there already, or the end. */
@@ -386,7 +455,7 @@ static void next_request(conn *c)
     if (!c->full || c->closing || c->lingering) return;
     if (c->x == NULL && c->rest.len >= REST_BYTES) return;
     c->full = false;
-    if (uv_read_start((uv_stream_t *)&c->tcp, on_buffer, on_read) != 0) conn_close(c);
+    start_reading(c);
 }
 
 /* ---- connections ----------------------------------------------------------------------------- */
@@ -422,7 +491,7 @@ static void on_connection(uv_stream_t *listener, int status)
     }
     uv_tcp_nodelay(&c->tcp, 1);
     c->deadline = now_ms(c) + n->options->head_ms;
-    if (uv_read_start((uv_stream_t *)&c->tcp, on_buffer, on_read) != 0) conn_close(c);
+    start_reading(c);
 }
 
 static void beat(conn *c, uint64_t now)
@@ -430,8 +499,9 @@ static void beat(conn *c, uint64_t now)
     static const char COMMENT[] = ": still here\n\n";
     exchange *x = c->x;
     if (x == NULL || !x->streams || c->n_unwritten > 0) return;
-    if (now - x->written_ms >= c->net->options->beat_ms)
-        exchange_write(x, (str){COMMENT, sizeof COMMENT - 1});
+    if (now - x->written_ms < c->net->options->beat_ms) return;
+    exchange_write(x, (str){COMMENT, sizeof COMMENT - 1});
+    exchange_flush(x);
 }
 
 static void expire(conn *c)
@@ -531,11 +601,13 @@ weft_status net_open(uv_loop_t *loop, const net_options *options, const net_call
     n->options = options;
     n->calls = *calls;
     n->server = s;
-    if (uv_tcp_init(loop, &n->listener) != 0 || uv_timer_init(loop, &n->timer) != 0) {
+    if (uv_tcp_init(loop, &n->listener) != 0) {
         mem_free(mem_system(), n, sizeof *n);
         return err_set(err, WEFT_IO, "the event loop takes no listener");
     }
-    n->listener.data = n->timer.data = n;
+    uv_timer_init(loop, &n->timer);
+    uv_timer_init(loop, &n->pace);
+    n->listener.data = n->timer.data = n->pace.data = n;
     weft_status status = resolve_and_listen(n, err);
     n->listening = status == WEFT_OK;
     if (status == WEFT_OK) uv_timer_start(&n->timer, on_tick, TICK_MS, TICK_MS);
@@ -543,6 +615,7 @@ weft_status net_open(uv_loop_t *loop, const net_options *options, const net_call
     if (status == WEFT_OK) return WEFT_OK;
     uv_close((uv_handle_t *)&n->listener, NULL);
     uv_close((uv_handle_t *)&n->timer, NULL);
+    uv_close((uv_handle_t *)&n->pace, NULL);
     uv_run(loop, UV_RUN_NOWAIT);
     mem_free(mem_system(), n, sizeof *n);
     return status;
@@ -593,7 +666,10 @@ void net_close(net *n)
 {
     n->draining = true;
     stop_listening(n);
-    if (!uv_is_closing((uv_handle_t *)&n->timer)) uv_close((uv_handle_t *)&n->timer, NULL);
+    if (!uv_is_closing((uv_handle_t *)&n->timer)) {
+        uv_close((uv_handle_t *)&n->timer, NULL);
+        uv_close((uv_handle_t *)&n->pace, NULL);
+    }
     for (conn *c = n->first; c != NULL; c = c->next) conn_close(c);
 }
 
@@ -611,6 +687,8 @@ static void begin_head(exchange *x, uint32_t status, const char *type, strbuf *o
     x->status = status;
     write_head(out, x->in.minor, status, type);
     strbuf_printf(out, "X-Request-Id: req_%llu\r\n", (unsigned long long)x->number);
+    if (x->api != NULL && x->api->id_header != NULL)
+        strbuf_printf(out, "%s: req_%llu\r\n", x->api->id_header, (unsigned long long)x->number);
     if (x->allow_origin.len > 0) {
         strbuf_printf(out, "Access-Control-Allow-Origin: %.*s\r\nVary: Origin\r\n",
                       (int)x->allow_origin.len, x->allow_origin.ptr);
@@ -654,6 +732,7 @@ void exchange_stream(exchange *x)
     if (x->in.minor == 0) x->keep_alive = false;
     strbuf_printf(&out, "Connection: %s\r\n\r\n", x->keep_alive ? "keep-alive" : "close");
     x->streams = true;
+    strbuf_init(&x->events, mem_system(), 0);
     x->written_ms = uv_now(x->net->loop);
     if (out.status != WEFT_OK) {
         if (x->conn != NULL) conn_close(x->conn);
@@ -665,27 +744,49 @@ void exchange_stream(exchange *x)
 
 void exchange_write(exchange *x, str bytes)
 {
-    char size[24];
     ASSERT(x->streams);
     if (x->conn == NULL || bytes.len == 0) return;
-    x->written_ms = uv_now(x->net->loop);
-    if (x->in.minor == 0) {
-        conn_write(x->conn, bytes.ptr, bytes.len);
+    strbuf *out = &x->events;
+    if (out->len == 0 && strbuf_reserve(out, FRAME_BYTES) == WEFT_OK) out->len = FRAME_BYTES;
+    if (strbuf_add(out, bytes.ptr, bytes.len) != WEFT_OK) {
+        conn_close(x->conn);
+    } else if (out->len >= EVENTS_BYTES) {
+        exchange_flush(x);
+    }
+}
+
+/* The frame of a chunk stands before and behind what is there, so that all of it is one write.
+ * last: nothing follows. */
+static void write_events(exchange *x, bool last)
+{
+    static const char END[] = "\r\n0\r\n\r\n";
+    char size[FRAME_BYTES];
+    strbuf *out = &x->events;
+    bool chunked = x->in.minor != 0;
+    if (x->conn == NULL) return;
+    if (out->len == 0) {
+        if (last && chunked) conn_write(x->conn, END + 2, sizeof END - 3);
         return;
     }
-    strbuf out;
-    strbuf_init(&out, mem_system(), 0);
-    int n = snprintf(size, sizeof size, "%zx\r\n", bytes.len);
-    strbuf_reserve(&out, (size_t)n + bytes.len + 2);
-    strbuf_add(&out, size, (size_t)n);
-    strbuf_add(&out, bytes.ptr, bytes.len);
-    strbuf_add(&out, "\r\n", 2);
-    if (out.status != WEFT_OK) {
+    x->written_ms = uv_now(x->net->loop);
+    size_t first = FRAME_BYTES;
+    if (chunked) {
+        size_t n = (size_t)snprintf(size, sizeof size, "%zx\r\n", out->len - FRAME_BYTES);
+        first -= n;
+        memcpy(out->ptr + first, size, n);
+        strbuf_add(out, END, last ? sizeof END - 1 : 2);
+    }
+    if (out->status != WEFT_OK) {
         conn_close(x->conn);
     } else {
-        conn_write(x->conn, out.ptr, out.len);
+        conn_write(x->conn, out->ptr + first, out->len - first);
     }
-    strbuf_deinit(&out);
+    strbuf_clear(out);
+}
+
+void exchange_flush(exchange *x)
+{
+    write_events(x, false);
 }
 
 bool exchange_is_full(const exchange *x)
@@ -710,7 +811,10 @@ void exchange_drop_body(exchange *x)
 void exchange_end(exchange *x)
 {
     ASSERT(!x->running);
-    if (x->conn != NULL && x->streams && x->in.minor == 1) conn_write(x->conn, "0\r\n\r\n", 5);
+    if (x->streams) {
+        write_events(x, true);
+        strbuf_deinit(&x->events);
+    }
     net *n = x->net;
     conn *c = x->conn;
     bool keep = x->keep_alive && !n->draining;
@@ -726,43 +830,4 @@ void exchange_end(exchange *x)
     } else {
         conn_linger(c);
     }
-}
-
-/* ---- work in another thread ------------------------------------------------------------------ */
-
-typedef struct exchange_job {
-    uv_work_t request;
-    exchange *x;
-    void (*work)(exchange *x);
-    void (*after)(exchange *x);
-} exchange_job;
-
-static void run_work(uv_work_t *request)
-{
-    exchange_job *job = request->data;
-    job->work(job->x);
-}
-
-static void after_work(uv_work_t *request, int status)
-{
-    (void)status;
-    exchange_job *job = request->data;
-    exchange *x = job->x;
-    void (*after)(exchange *) = job->after;
-    mem_free(mem_system(), job, sizeof *job);
-    x->running = false;
-    after(x);
-}
-
-bool exchange_run(exchange *x, void (*work)(exchange *x), void (*after)(exchange *x))
-{
-    exchange_job *job = mem_alloc(mem_system(), sizeof *job);
-    if (job == NULL) return false;
-    *job = (exchange_job){.x = x, .work = work, .after = after};
-    job->request.data = job;
-    x->running = true;
-    if (uv_queue_work(x->net->loop, &job->request, run_work, after_work) == 0) return true;
-    x->running = false;
-    mem_free(mem_system(), job, sizeof *job);
-    return false;
 }

@@ -216,7 +216,7 @@ void openai_broken(generation *g, uint32_t status, const char *message)
 {
     strbuf out;
     strbuf_init(&out, mem_system(), 0);
-    openai_write_error(&out, status, NULL, message);
+    openai_write_error(&out, &(api_error){status, NULL, message, g->x->number});
     generation_event(g, NULL, &out);
     strbuf_deinit(&out);
 }

@@ -53,6 +53,8 @@ static void take_logprobs(pieces *p, answer *a)
             err_set(&a->g->err, WEFT_NOMEM, "out of memory for the answer");
             return;
         }
+        /* Its end says all of them once more. */
+        if (a->g->asked.stream && !generation_keep(a->g, n)) return;
         last->n_logprobs = p->logprobs.len - last->first_logprob;
         p->new_logprobs = (str){p->logprobs.ptr + p->logprobs.len - n, n};
     }

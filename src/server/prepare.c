@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/base64.h"
 #include "base/clock.h"
 #include "base/mem.h"
-#include "server/base64.h"
 #include "server/ids.h"
 
 enum { AHEAD_TOKENS = 256 }; /* of a stream that its client does not read */
@@ -47,13 +47,13 @@ static weft_status decode_image(generation *g, str url, weft_image *out)
     weft_status status = find_text(g, url, &text);
     if (status != WEFT_OK) return status;
     size_t n_bytes;
-    size_t capacity = text.len / 4 * 3 + 3;
+    size_t capacity = base64_room(text.len);
     if (capacity > GENERATION_IMAGE_BYTES)
         return field_wrong(g->param, name, err, "has %zu bytes, at most %d can be", capacity,
                            GENERATION_IMAGE_BYTES);
     unsigned char *bytes = mem_alloc(mem_system(), capacity);
     if (bytes == NULL) return err_set(err, WEFT_NOMEM, "out of memory for an image");
-    if (!base64_decode(text, bytes, &n_bytes))
+    if (!base64_decode(text, BASE64_LOOSE, bytes, &n_bytes))
         status = field_wrong(g->param, name, err, "is no valid base64");
     if (status == WEFT_OK) status = weft_image_decode(g->model->model, bytes, n_bytes, out, err);
     mem_free(mem_system(), bytes, capacity);

@@ -241,22 +241,6 @@ static weft_status read_tool(generation *g, const json *from, size_t i, char *pa
     return messages_add_tool(g, &written, err);
 }
 
-static weft_status read_tools(generation *g, const json *tools, char *param, weft_error *err)
-{
-    size_t n = json_length(tools);
-    if (tools == NULL) return WEFT_OK;
-    if (json_kind_of(tools) != JSON_KIND_ARRAY || n > WEFT_CHAT_TOOLS)
-        return field_wrong(param, "tools", err, "is not an array of at most %d tools",
-                           WEFT_CHAT_TOOLS);
-    if (n == 0) return WEFT_OK;
-    g->has_tools = true;
-    for (size_t i = 0; i < n; i++) {
-        weft_status status = read_tool(g, json_at(tools, i), i, param, err);
-        if (status != WEFT_OK) return status;
-    }
-    return messages_end_tools(g, err);
-}
-
 /* ---- settings -------------------------------------------------------------------------------- */
 
 static weft_status read_include(const json *include, bool *logprobs, char *param, weft_error *err)
@@ -383,7 +367,7 @@ static weft_status read_settings(generation *g, const body_fields *b, char *para
     g->asked.max_new = b->max_tokens;
     weft_status status = read_include(b->include, &logprobs, param, err);
     if (logprobs) g->asked.n_top = b->n_top;
-    if (status == WEFT_OK) status = read_tools(g, b->tools, param, err);
+    if (status == WEFT_OK) status = messages_read_each_tool(g, b->tools, read_tool, param, err);
     if (status == WEFT_OK) status = messages_read_choice(g, b->tool_choice, false, param, err);
     if (status == WEFT_OK) status = read_text(g, b->text, param, err);
     if (status == WEFT_OK) status = read_effort(b->reasoning, &variables.effort, param, err);

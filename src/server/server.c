@@ -13,7 +13,8 @@
 
 enum {
     REPLAY_BYTES = 64 << 20,
-    BODIES = 4 /* of the largest kind that may be under way together */
+    BODIES = 4, /* of the largest kind that may be under way together */
+    CREW = 2    /* threads for large ones */
 };
 
 /* ---- requests -------------------------------------------------------------------------------- */
@@ -22,7 +23,7 @@ static void refuse(const server_api *api, strbuf *answer, uint32_t *status, uint
                    const char *message)
 {
     *status = with;
-    server_api_write_error(api, answer, with, NULL, message);
+    server_api_write_error(api, answer, &(api_error){with, NULL, message, 0});
 }
 
 /* With the head alone: nothing of a body is read for who may not ask. */
@@ -78,14 +79,13 @@ static void refuse_method(exchange *x, const char *method)
 {
     char text[160], header[32];
     strbuf out;
-    uint32_t status;
     snprintf(text, sizeof text, "%.*s takes %s, not %.*s",
              (int)(x->in.path.len < 80 ? x->in.path.len : 80), x->in.path.ptr, method,
              (int)(x->in.method.len < 16 ? x->in.method.len : 16), x->in.method.ptr);
     snprintf(header, sizeof header, "Allow: %s\r\n", method);
     strbuf_init(&out, mem_system(), 0);
-    refuse(x->api, &out, &status, 405, text);
-    exchange_respond_with(x, status, header, "application/json", (str){strbuf_text(&out), out.len});
+    server_api_write_error(x->api, &out, &(api_error){405, NULL, text, x->number});
+    exchange_respond_with(x, 405, header, "application/json", (str){strbuf_text(&out), out.len});
     strbuf_deinit(&out);
 }
 
@@ -146,8 +146,10 @@ static void end_loop(server *s)
     s->closing = true;
     net_close(s->net);
     fleet_close(s->fleet);
+    crew_close(s->crew);
     uv_close((uv_handle_t *)&s->stop, NULL);
     uv_close((uv_handle_t *)&s->drain, NULL);
+    uv_close((uv_handle_t *)&s->trim, NULL);
 }
 
 static void ended(server *s, exchange *x)
@@ -165,11 +167,14 @@ static void on_drain(uv_timer_t *timer)
 {
     server *s = timer->data;
     bool late = clock_now_ns() - s->drain_ns > (uint64_t)s->options->drain_ms * 1000000U;
-    if (late || (s->n_exchanges == 0 && net_is_idle(s->net))) {
-        net_close(s->net);
-        /* Exchanges whose client is gone end when their threads are done. */
-        if (s->n_exchanges == 0) end_loop(s);
-    }
+    if (!late && (s->n_exchanges > 0 || !net_is_idle(s->net))) return;
+    net_close(s->net);
+    /* Exchanges whose client is gone end when their threads are done. What the turn before could
+     * not end is at work in one. */
+    bool at_once = __atomic_load_n(&s->n_stops, __ATOMIC_RELAXED) > 1 && s->n_late++ > 0;
+    if (s->n_exchanges == 0) end_loop(s);
+    s->stuck = s->n_exchanges > 0 ? at_once : fleet_is_loading(s->fleet);
+    if (s->stuck) uv_stop(&s->loop);
 }
 
 static void on_stop(uv_async_t *async)
@@ -230,8 +235,11 @@ static weft_status open_parts(server *s, weft_error *err)
     if (status == WEFT_OK) status = net_open(&s->loop, &s->net_options, &CALLS, s, &s->net, err);
     if (status != WEFT_OK) return status;
     s->gate = (gate){.options = o, .loopback = net_is_loopback(s->net)};
-    status = fleet_create(&s->loop, o, &s->fleet, err);
-    if (status != WEFT_OK) net_close(s->net);
+    status = crew_create(&s->loop, CREW, &s->crew, err);
+    if (status == WEFT_OK) status = fleet_create(&s->loop, o, &s->fleet, err);
+    if (status == WEFT_OK) return WEFT_OK;
+    if (s->crew != NULL) crew_close(s->crew);
+    net_close(s->net);
     return status;
 }
 
@@ -251,7 +259,8 @@ weft_status server_create(const server_options *options, server **out, weft_erro
     }
     uv_async_init(&s->loop, &s->stop, on_stop);
     uv_timer_init(&s->loop, &s->drain);
-    s->stop.data = s->drain.data = s;
+    uv_timer_init(&s->loop, &s->trim);
+    s->stop.data = s->drain.data = s->trim.data = s;
     status = open_parts(s, err);
     if (status == WEFT_OK) {
         *out = s;
@@ -259,6 +268,7 @@ weft_status server_create(const server_options *options, server **out, weft_erro
     }
     uv_close((uv_handle_t *)&s->stop, NULL);
     uv_close((uv_handle_t *)&s->drain, NULL);
+    uv_close((uv_handle_t *)&s->trim, NULL);
     s->closing = true;
     server_destroy(s);
     return status;
@@ -269,10 +279,11 @@ uint16_t server_port(const server *s)
     return net_port(s->net);
 }
 
-weft_status server_run(server *s, weft_error *err)
+weft_status server_run(server *s, bool *stuck, weft_error *err)
 {
     (void)err;
     uv_run(&s->loop, UV_RUN_DEFAULT);
+    *stuck = s->stuck;
     return WEFT_OK;
 }
 
@@ -283,6 +294,7 @@ void server_destroy(server *s)
     uv_run(&s->loop, UV_RUN_DEFAULT);
     if (s->net != NULL) net_free(s->net);
     fleet_destroy(s->fleet);
+    crew_destroy(s->crew);
     replay_destroy(s->replay);
     uv_loop_close(&s->loop);
     mem_free(mem_system(), s, sizeof *s);

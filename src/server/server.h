@@ -51,13 +51,16 @@ weft_status server_create(const server_options *options, server **out, weft_erro
 
 uint16_t server_port(const server *s);
 
-/* Serves until server_stop. */
-weft_status server_run(server *s, weft_error *err);
+/* Serves until server_stop. *stuck: a thread still loads a model, or reads a body, which nothing
+ * can interrupt: server_destroy would wait for it, and a program that is about to end need not call
+ * it. */
+weft_status server_run(server *s, bool *stuck, weft_error *err);
 
 /* From any thread or a signal's handler. The first time: no new requests, and what is under way
  * ends, drain_ms at most; the second time: at once. */
 void server_stop(server *s);
 
+/* Accepts NULL. */
 void server_destroy(server *s);
 
 #endif

@@ -8,17 +8,14 @@
 #include "server/apis/api.h"
 #include "server/server_state.h"
 
-enum {
-    TASK_ANSWER_BYTES = 64 << 20,
-    LARGE_BODY_BYTES = 1 << 20 /* what is left of it is worth to be given back */
-};
+enum { TASK_ANSWER_BYTES = 64 << 20 };
 
 static void drop(task *t)
 {
     if (t->waits_for != NULL) fleet_forget(t->waits_for, &t->wait);
     if (t->api->drop != NULL) t->api->drop(t);
     if (t->model != NULL) fleet_release(t->model);
-    json_doc_free(&t->doc);
+    exchange_free_document(t->x, &t->doc);
     strbuf_deinit(&t->out);
     mem_free(mem_system(), t->own, t->api->own_bytes);
     mem_free(mem_system(), t, sizeof *t);
@@ -49,7 +46,7 @@ static void work(exchange *x)
     if (status == WEFT_OK) status = t->out.status;
     if (status != WEFT_OK) err_set(&t->err, status, "out of memory for the answer");
     json_doc_free(&t->doc);
-    if (x->in.body.len >= LARGE_BODY_BYTES) mem_trim();
+    strbuf_deinit(&x->in.body);
 }
 
 static void after_work(exchange *x)
@@ -91,7 +88,10 @@ static void read_body(exchange *x)
         return;
     }
     weft_status status = t->api->read(t, t->doc.root, t->param, &t->err);
-    if (status != WEFT_OK) err_set(&t->err, status, "out of memory for the request");
+    if (status == WEFT_OK) return;
+    err_set(&t->err, status, "out of memory for the request");
+    json_doc_free(&t->doc);
+    strbuf_deinit(&x->in.body);
 }
 
 static void after_read(exchange *x)

@@ -1,7 +1,7 @@
 /* json_stages.c - the stages around the model in tokenizer.json: a table of kinds for each.
  * Source: the serialized form of tokenizers 0.23. */
 #include "base/assert.h"
-#include "tokenizer/base64.h"
+#include "base/base64.h"
 #include "tokenizer/load_json.h"
 
 /* ---- stages that come in sequences ---- */
@@ -130,7 +130,7 @@ static weft_status read_precompiled(tokenizer *t, const json *value, weft_error 
     size_t room = base64_room(text.len);
     char *blob = mem_alloc(t->allocator, room);
     if (blob == NULL) return err_set(err, WEFT_NOMEM, "out of memory for a character map");
-    if (base64_decode(text, blob, &n)) {
+    if (base64_decode(text, 0, blob, &n)) {
         str bytes = {blob, n};
         status = normalizer_charsmap(&t->normalizer, NORMALIZE_CHARSMAP, bytes, err);
     } else {

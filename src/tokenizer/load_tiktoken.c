@@ -2,8 +2,8 @@
  * its rank, which is its id. Two tokens merge when together they are one, the lowest rank first. */
 #include <string.h>
 
+#include "base/base64.h"
 #include "base/utf8.h"
-#include "tokenizer/base64.h"
 #include "tokenizer/bytelevel.h"
 #include "tokenizer/gguf_pre.h"
 #include "tokenizer/load_sp.h"
@@ -42,7 +42,7 @@ static bool read_line(str text, line *l)
     str code = {text.ptr, (size_t)(space - text.ptr)};
     if (code.len == 0 || base64_room(code.len) > sizeof l->bytes + 3) return false;
     char room[TOKEN_BYTES + 8];
-    if (!base64_decode(code, room, &l->n) || l->n == 0 || l->n > TOKEN_BYTES) return false;
+    if (!base64_decode(code, 0, room, &l->n) || l->n == 0 || l->n > TOKEN_BYTES) return false;
     memcpy(l->bytes, room, l->n);
     return read_rank((str){space + 1, text.len - code.len - 1}, &l->rank);
 }

@@ -1,5 +1,6 @@
 /* test_json.c - what is accepted and refused, numbers, order, writing, and jansson's memory
  * running out. */
+#define _DEFAULT_SOURCE /* mmap without a file */
 #include "base/json.h"
 #include "support/test.h"
 
@@ -9,6 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "support/fault.h"
 
@@ -376,6 +379,55 @@ static void test_jansson_out_of_memory(void **state)
     assert_true(n_faults >= 50);
 }
 
+static size_t most_bytes;
+
+/* With a page behind it that nobody may read. Never given back. */
+static void *guarded_malloc(size_t size)
+{
+    if (size > most_bytes) {
+        n_asked++;
+        errno = ENOMEM;
+        return NULL;
+    }
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t n = (size + 15) / 16 * 16;
+    size_t whole = (n + page - 1) / page * page;
+    char *first =
+        mmap(NULL, whole + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(first, MAP_FAILED);
+    assert_int_equal(mprotect(first + whole, page, PROT_NONE), 0);
+    memset(first, 'x', whole);
+    return first + whole - n;
+}
+
+static void ignoring_free(void *ptr)
+{
+    (void)ptr;
+}
+
+/* A text whose end finds no room: jansson would look for it behind its buffer. */
+static void test_jansson_without_memory(void **state)
+{
+    (void)state;
+    enum { LONG = 5000 };
+    static char text[LONG + 8];
+    memset(text, 'x', sizeof text);
+    memcpy(text, "[\"", 2);
+    memcpy(text + LONG, "\",7]", 4);
+    json_set_alloc_funcs(guarded_malloc, ignoring_free);
+    for (most_bytes = 16;; most_bytes *= 2) {
+        n_asked = 0;
+        json_doc doc;
+        weft_error err = {0};
+        weft_status status = json_parse(&doc, text, LONG + 4, &err);
+        assert_status(n_asked > 0 ? WEFT_NOMEM : WEFT_OK, status, &err);
+        json_doc_free(&doc);
+        if (n_asked == 0) break;
+    }
+    json_set_alloc_funcs(malloc, free);
+    assert_true(most_bytes > LONG);
+}
+
 static weft_status write_all(const env *world, void *user, weft_error *err)
 {
     strbuf buf;
@@ -407,6 +459,7 @@ int main(void)
         cmocka_unit_test(test_writing),
         cmocka_unit_test(test_locale),
         cmocka_unit_test(test_jansson_out_of_memory),
+        cmocka_unit_test(test_jansson_without_memory),
         cmocka_unit_test(test_sweep),
     };
     return TEST_RUN("base/json", tests);

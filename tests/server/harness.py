@@ -15,7 +15,7 @@ from pathlib import Path
 
 SECONDS = 60  # most that anything here waits; sanitizers and busy machines are slow
 SETTLE_S = 20  # most until the server has let go of what a client left behind
-FLOOR_BYTES = 96 << 20  # of memory above the floor that allocators may keep
+FLOOR_BYTES = 24 << 20  # of memory above the floor that allocators may keep
 
 
 class Reply:
@@ -185,6 +185,7 @@ class Server:
         if wait:
             self.wait_well()
         self.floor = 0
+        self.slack = FLOOR_BYTES
 
     # ---- the process
 
@@ -297,7 +298,7 @@ class Server:
         if self.sanitized or not self.floor:
             return
         end = time.monotonic() + SETTLE_S
-        while self.rss() > self.floor + FLOOR_BYTES:
+        while self.rss() > self.floor + self.slack:
             if time.monotonic() > end:
                 raise AssertionError(f"memory is {self.rss()}, the floor was {self.floor}")
             time.sleep(0.1)

@@ -43,6 +43,11 @@ class Case(unittest.TestCase):
         have, headers, answer = self.server.ask(path, body)
         self.assertEqual(have, status, answer)
         self.assertRegex(headers["x-request-id"], r"^req_\d+$")
+        if path.startswith("/v1/messages"):
+            # Where Anthropic's clients look for it.
+            self.assertEqual(headers["request-id"], headers["x-request-id"])
+            if status != 200:
+                self.assertEqual(answer["request_id"], headers["x-request-id"])
         return answer
 
     def stream(self, path, body):

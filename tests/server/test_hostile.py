@@ -8,6 +8,7 @@ After every case the server must be well, answer, hold no sequence, and have its
 
 import base64
 import json
+import os
 import re
 import resource
 import signal
@@ -874,6 +875,7 @@ class Models(Case):
         cls.server = start("draft", f"broken={broken}", f"nowhere={nowhere}", "target-mlx8",
                            "--context", CONTEXT)
         cls.server.set_floor()
+        cls.server.slack *= 3  # another model is loaded
 
     @classmethod
     def tearDownClass(cls):
@@ -1145,6 +1147,40 @@ class Ends(unittest.TestCase):
             with server.client() as c:
                 c.send(request("POST", TEXT, {"prompt": "a", "stream": True}))
                 self.assertEqual(server.stop(number), 0)
+
+    def slow_model(self):
+        """One that takes half a second and more to load, for its vocabulary."""
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        source = Path(SOURCE) / "models" / "tiny" / "draft"
+        for path in source.iterdir():
+            if path.name != "tokenizer.json":
+                os.symlink(path.resolve(), Path(folder.name) / path.name)
+        text = (source / "tokenizer.json").read_text()
+        start = re.search(r'"vocab":\s*\{', text).end()
+        more = "".join(f'"slow{i}":{10000 + i},' for i in range(1_500_000))
+        (Path(folder.name) / "tokenizer.json").write_text(text[:start] + more + text[start:])
+        return folder.name
+
+    def test_what_cannot_be_interrupted(self):
+        """A model that is being loaded keeps no server from ending: at once when nobody waits for
+        it, and with the second signal when somebody does."""
+        slow = self.slow_model()
+        server = start(slow, "--no-cache", wait=False)
+        self.addCleanup(server.kill)
+        server.process.send_signal(signal.SIGTERM)
+        self.assertEqual(server.process.wait(60), 0)
+        self.assertIn("at work", server.output())
+        server = start(slow, "--no-cache", wait=False)
+        self.addCleanup(server.kill)
+        with server.client() as c:
+            c.send(request("POST", TEXT, {"prompt": "a"}))
+            time.sleep(0.05)
+            server.process.send_signal(signal.SIGTERM)
+            time.sleep(0.05)
+            server.process.send_signal(signal.SIGTERM)
+            self.assertEqual(server.process.wait(60), 0)
+        self.assertIn("at work", server.output())
 
     def test_with_clients_that_do_not_read(self):
         server = self.begin("--drain", "1")

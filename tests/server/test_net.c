@@ -33,7 +33,8 @@ typedef struct world {
     net *net;
     exchange *streaming; /* of /stream, NULL: none */
     uint32_t n_handled, n_gone, n_ended;
-    char *big; /* [BIG_BYTES] */
+    size_t n_body; /* bytes of all bodies */
+    char *big;     /* [BIG_BYTES] */
 } world;
 
 /* ---- the server ------------------------------------------------------------------------------ */
@@ -65,6 +66,7 @@ static void handle(server *s, exchange *x)
 {
     world *w = world_of(s);
     w->n_handled++;
+    w->n_body += x->in.body.len;
     if (str_equal_text(x->in.path, "/stream")) {
         x->gone = on_gone;
         w->streaming = x;
@@ -414,6 +416,68 @@ static void test_bodies(void **state)
     free(part);
 }
 
+/* What the socket takes of a body of BIG_BYTES; how much was sent so far. */
+static void send_on(const world *w, int s, size_t *n_sent)
+{
+    if (*n_sent == BIG_BYTES) return;
+    ssize_t n = send(s, w->big, BIG_BYTES - *n_sent, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (n > 0) *n_sent += (size_t)n;
+}
+
+/* Large bodies are read piece by piece, in turn, and a small request does not wait for them. Each
+ * of them is whole. */
+static void test_large_bodies(void **state)
+{
+    (void)state;
+    enum { N = 3, LEAST_MS = 100 };
+    world w;
+    char out[512];
+    char head[128];
+    int bodies[N];
+    size_t n_sent[N] = {0};
+    open_world(&w);
+    w.options.body_bytes = BIG_BYTES;
+    w.options.bodies_bytes = (size_t)8 * BIG_BYTES;
+    w.options.body_ms = w.options.body_all_ms = PATIENCE_MS;
+    snprintf(head, sizeof head, "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n",
+             BIG_BYTES);
+    uint64_t begun = clock_now_ns();
+    for (int i = 0; i < N; i++) {
+        bodies[i] = dial(&w, 0);
+        say_text(&w, bodies[i], head);
+    }
+    uint32_t n_small = 0;
+    while (w.n_handled - n_small < N) {
+        assert_true(clock_now_ns() - begun < (uint64_t)PATIENCE_MS * 1000000U);
+        for (int i = 0; i < N; i++) send_on(&w, bodies[i], &n_sent[i]);
+        int s = dial(&w, 0);
+        assert_true(send(s, "GET /x HTTP/1.1\r\nHost: a\r\n\r\n", 30, MSG_NOSIGNAL) == 30);
+        for (int turns = 0; recv(s, out, sizeof out, MSG_DONTWAIT) <= 0; turns++) {
+            assert_true(turns < 20);
+            uv_run(&w.loop, UV_RUN_NOWAIT);
+        }
+        n_small++;
+        close(s);
+    }
+    assert_int_equal(w.n_body, (size_t)N * BIG_BYTES);
+    assert_true(clock_now_ns() - begun > (uint64_t)LEAST_MS * 1000000U);
+    /* One leaves in the middle, and the end comes while another rests. */
+    for (int i = 0; i < N; i++) {
+        close(bodies[i]);
+        bodies[i] = dial(&w, 0);
+        say_text(&w, bodies[i], head);
+        n_sent[i] = 0;
+    }
+    for (int turns = 0; turns < 5; turns++) {
+        for (int i = 0; i < N; i++) send_on(&w, bodies[i], &n_sent[i]);
+        uv_run(&w.loop, UV_RUN_NOWAIT);
+    }
+    close(bodies[0]);
+    for (int turns = 0; turns < 5; turns++) uv_run(&w.loop, UV_RUN_NOWAIT);
+    close_world(&w);
+    for (int i = 1; i < N; i++) close(bodies[i]);
+}
+
 /* Answers that are on their way arrive; what says nothing is closed. */
 static void test_drain(void **state)
 {
@@ -494,6 +558,7 @@ int main(void)
         cmocka_unit_test(test_much_behind),
         cmocka_unit_test(test_too_much_behind),
         cmocka_unit_test(test_bodies),
+        cmocka_unit_test(test_large_bodies),
         cmocka_unit_test(test_drain),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_crowd),

@@ -1,4 +1,4 @@
-/* test_charsmap.c - character maps whose bytes were made up, and base64. Maps as they should be are
+/* test_charsmap.c - character maps whose bytes were made up. Maps as they should be are
  * compared with Hugging Face's and SentencePiece's in test_kinds.c. */
 #include "tokenizer/charsmap.h"
 #include "support/test.h"
@@ -7,7 +7,6 @@
 
 #include "base/assert.h"
 #include "base/utf8.h"
-#include "tokenizer/base64.h"
 
 static void test_refusals(void **state)
 {
@@ -59,39 +58,9 @@ static void test_random_maps(void **state)
     }
 }
 
-static void test_base64(void **state)
-{
-    static const struct {
-        const char *text;
-        const char *bytes; /* NULL: refused */
-    } CASES[] = {{"", ""},
-                 {"YQ==", "a"},
-                 {"YQ", "a"},
-                 {"YWI=", "ab"},
-                 {"YWJj", "abc"},
-                 {"YWJjZA==", "abcd"},
-                 {"+/+/", "\xfb\xff\xbf"},
-                 {"Y", NULL},
-                 {"YQ=a", NULL},
-                 {"Y Q=", NULL},
-                 {"YQ-_", NULL}};
-    (void)state;
-    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
-        char out[16];
-        size_t n = 0;
-        str text = str_of(CASES[i].text);
-        assert_true(base64_room(text.len) <= sizeof out);
-        assert_int_equal(base64_decode(text, out, &n), CASES[i].bytes != NULL);
-        if (CASES[i].bytes == NULL) continue;
-        assert_int_equal(n, strlen(CASES[i].bytes));
-        assert_memory_equal(out, CASES[i].bytes, n);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_refusals),
-                                       cmocka_unit_test(test_random_maps),
-                                       cmocka_unit_test(test_base64)};
+                                       cmocka_unit_test(test_random_maps)};
     return TEST_RUN("tokenizer/charsmap", tests);
 }

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/base64.h"
 #include "support/fault.h"
-#include "tokenizer/base64.h"
 #include "tokenizer/detok.h"
 
 #define FIXTURES WEFT_SOURCE_DIR "/tests/tokenizer/fixtures/kinds/"
@@ -317,7 +317,7 @@ static tokenizer *open_sp_metadata(const json *f)
     char blob[4096];
     size_t n_map = 0;
     assert_true(base64_room(charsmap.len) <= sizeof blob);
-    assert_true(base64_decode(charsmap, blob, &n_map));
+    assert_true(base64_decode(charsmap, 0, blob, &n_map));
     add_flag(&m, "tokenizer.ggml.add_space_prefix", json_bool(json_get(f, "prefix"), false));
     add_text(add_value(&m, "tokenizer.ggml.model", GGUF_TEXT, GGUF_U8),
              json_text(json_get(f, "kind")));

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "base/assert.h"
 #include "base/mem.h"
@@ -276,8 +277,14 @@ static int serve(const serve_values *v, const model_list *list)
     report_note("serving %s%s at http://%s%s%s:%u", list->models[0].name,
                 list->n > 1 ? " and others" : "", strchr(v->host, ':') != NULL ? "[" : "", v->host,
                 strchr(v->host, ':') != NULL ? "]" : "", server_port(s));
-    status = server_run(s, &err);
+    bool stuck;
+    status = server_run(s, &stuck, &err);
     stopped = NULL;
+    if (stuck) {
+        report_note("ended while a thread was at work");
+        fflush(NULL);
+        _exit(EXIT_FINE);
+    }
     server_destroy(s);
     return status == WEFT_OK ? EXIT_FINE : report_failure(&err, false);
 }

@@ -32,8 +32,9 @@ static weft_status read_count(generation *g, const json *body, char *param, weft
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
-static void write_error(strbuf *out, uint32_t status, const char *param, const char *message)
+static void write_error(strbuf *out, const api_error *e)
 {
+    uint32_t status = e->status;
     const char *type = status == 401   ? "authentication_error"
                        : status == 403 ? "permission_error"
                        : status == 404 ? "not_found_error"
@@ -43,11 +44,13 @@ static void write_error(strbuf *out, uint32_t status, const char *param, const c
                        : status >= 500 ? "api_error"
                                        : "invalid_request_error";
     /* Messages name the field. */
-    (void)param;
     strbuf_printf(out, "{\"type\":\"error\",\"error\":{\"type\":\"%s\",\"message\":", type);
-    json_write_text(str_of(message), out);
-    /* It is in the header X-Request-Id. */
-    strbuf_add_text(out, "},\"request_id\":null}");
+    json_write_text(str_of(e->message), out);
+    if (e->number == 0) {
+        strbuf_add_text(out, "},\"request_id\":null}");
+    } else {
+        strbuf_printf(out, "},\"request_id\":\"req_%llu\"}", (unsigned long long)e->number);
+    }
 }
 
 /* ---- what streams and whole answers share ---------------------------------------------------- */
@@ -143,19 +146,16 @@ static void begin_block(answer *a, const piece *p, uint32_t i)
 
 static void add_block(answer *a, const piece *p, uint32_t i, str text)
 {
-    strbuf out;
     const char *form = p->kind == WEFT_PART_CALL        ? "input_json_delta\",\"partial_json"
                        : p->kind == WEFT_PART_REASONING ? "thinking_delta\",\"thinking"
                                                         : "text_delta\",\"text";
     if (p->kind == WEFT_PART_REASONING && own_of(a)->omits) return;
-    strbuf_init(&out, mem_system(), 0);
-    strbuf_printf(&out,
-                  "{\"type\":\"content_block_delta\",\"index\":%u,\"delta\":{\"type\":\"%s\":", i,
-                  form);
-    json_write_text(text, &out);
-    strbuf_add_text(&out, "}}");
-    generation_event(a->g, "content_block_delta", &out);
-    strbuf_deinit(&out);
+    strbuf *out = generation_begin_event(a->g);
+    strbuf_printf(
+        out, "{\"type\":\"content_block_delta\",\"index\":%u,\"delta\":{\"type\":\"%s\":", i, form);
+    json_write_text(text, out);
+    strbuf_add_text(out, "}}");
+    generation_event(a->g, "content_block_delta", out);
 }
 
 static void end_block(answer *a, const piece *p, uint32_t i)
@@ -208,7 +208,7 @@ static void broken(generation *g, uint32_t status, const char *message)
 {
     strbuf out;
     strbuf_init(&out, mem_system(), 0);
-    write_error(&out, status, NULL, message);
+    write_error(&out, &(api_error){status, NULL, message, g->x->number});
     generation_event(g, "error", &out);
     strbuf_deinit(&out);
 }
@@ -300,4 +300,5 @@ static const server_route ROUTES[] = {
 const server_api SERVER_API_anthropic = {.name = "anthropic",
                                          .routes = ROUTES,
                                          .n_routes = COUNT_OF(ROUTES),
-                                         .write_error = write_error};
+                                         .write_error = write_error,
+                                         .id_header = "Request-Id"};

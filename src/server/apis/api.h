@@ -26,12 +26,20 @@ struct server_route {
     void (*handle)(exchange *x); /* in the loop's thread; the exchange is its to end */
 };
 
+typedef struct api_error {
+    uint32_t status;
+    const char *param; /* the field at fault, or NULL */
+    const char *message;
+    uint64_t number; /* of the request; 0: it was refused before it had one */
+} api_error;
+
 struct server_api {
     const char *name;
     const server_route *routes;
     uint32_t n_routes;
-    /* A failure as its clients know it: JSON, appended. param: the field at fault, or NULL. */
-    void (*write_error)(strbuf *out, uint32_t status, const char *param, const char *message);
+    /* A failure as its clients know it: JSON, appended. */
+    void (*write_error)(strbuf *out, const api_error *e);
+    const char *id_header; /* where its clients look for the request's id, too; NULL: nowhere */
 };
 
 extern const server_api *const SERVER_APIS[];
@@ -43,11 +51,10 @@ const server_route *server_api_find(str method, str path, const server_api **api
                                     const char **other_method);
 
 /* OpenAI's form of an error, which most clients expect. */
-void openai_write_error(strbuf *out, uint32_t status, const char *param, const char *message);
+void openai_write_error(strbuf *out, const api_error *e);
 
 /* In the form of an interface; api NULL: in OpenAI's. */
-void server_api_write_error(const server_api *api, strbuf *out, uint32_t status, const char *param,
-                            const char *message);
+void server_api_write_error(const server_api *api, strbuf *out, const api_error *e);
 
 /* Answers with a failure in the form of its interface. */
 void exchange_fail(exchange *x, uint32_t status, const char *param, const char *message);

@@ -47,8 +47,9 @@ const server_route *server_api_find(str method, str path, const server_api **api
     return NULL;
 }
 
-void openai_write_error(strbuf *out, uint32_t status, const char *param, const char *message)
+void openai_write_error(strbuf *out, const api_error *e)
 {
+    uint32_t status = e->status;
     const char *type = status == 401   ? "authentication_error"
                        : status == 403 ? "permission_error"
                        : status == 404 ? "not_found_error"
@@ -56,23 +57,22 @@ void openai_write_error(strbuf *out, uint32_t status, const char *param, const c
                        : status >= 500 ? "server_error"
                                        : "invalid_request_error";
     strbuf_add_text(out, "{\"error\":{\"message\":");
-    json_write_text(str_of(message), out);
+    json_write_text(str_of(e->message), out);
     strbuf_printf(out, ",\"type\":\"%s\",\"param\":", type);
-    if (param != NULL) {
-        json_write_text(str_of(param), out);
+    if (e->param != NULL) {
+        json_write_text(str_of(e->param), out);
     } else {
         strbuf_add_text(out, "null");
     }
     strbuf_printf(out, ",\"code\":%u}}", status);
 }
 
-void server_api_write_error(const server_api *api, strbuf *out, uint32_t status, const char *param,
-                            const char *message)
+void server_api_write_error(const server_api *api, strbuf *out, const api_error *e)
 {
     if (api != NULL) {
-        api->write_error(out, status, param, message);
+        api->write_error(out, e);
     } else {
-        openai_write_error(out, status, param, message);
+        openai_write_error(out, e);
     }
 }
 
@@ -80,7 +80,8 @@ void exchange_fail(exchange *x, uint32_t status, const char *param, const char *
 {
     strbuf out;
     strbuf_init(&out, mem_system(), 0);
-    server_api_write_error(x->api, &out, status, param, message);
+    api_error e = {status, param, message, x->number};
+    server_api_write_error(x->api, &out, &e);
     exchange_respond_with(x, status, "", "application/json", (str){strbuf_text(&out), out.len});
     strbuf_deinit(&out);
 }

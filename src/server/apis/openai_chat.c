@@ -84,42 +84,51 @@ static weft_status read_body(generation *g, const json *body, char *param, weft_
 
 /* ---- a stream -------------------------------------------------------------------------------- */
 
-static void begin_chunk(const generation *g, strbuf *out)
+static strbuf *begin_chunk(generation *g)
 {
-    strbuf_init(out, mem_system(), 0);
-    strbuf_printf(out,
-                  "{\"id\":\"chatcmpl-%s\",\"object\":\"chat.completion.chunk\",\"created\":%lld,"
-                  "\"model\":",
-                  g->id, (long long)g->created);
-    json_write_text(str_of(g->model->name), out);
+    strbuf *out = generation_begin_event(g);
+    strbuf *stem = &g->stem;
+    if (stem->len == 0) {
+        strbuf_printf(stem,
+                      "{\"id\":\"chatcmpl-%s\",\"object\":\"chat.completion.chunk\","
+                      "\"created\":%lld,\"model\":",
+                      g->id, (long long)g->created);
+        json_write_text(str_of(g->model->name), stem);
+        strbuf_add_text(stem, ",\"choices\":[");
+    }
+    strbuf_add(out, strbuf_text(stem), stem->len);
+    if (stem->status != WEFT_OK) out->status = stem->status;
+    return out;
 }
 
-/* finish: NULL, or the reason. delta: an object. */
-static void send_delta(answer *a, const strbuf *delta, const char *finish)
+/* What follows is an object. */
+static strbuf *begin_delta(const answer *a)
 {
-    strbuf out;
-    begin_chunk(a->g, &out);
-    strbuf_printf(&out, ",\"choices\":[{\"index\":%u,\"delta\":", a->index);
-    strbuf_add(&out, strbuf_text(delta), delta->len);
-    strbuf_add_char(&out, ',');
-    openai_write_logprobs(a, &out);
+    strbuf *out = begin_chunk(a->g);
+    strbuf_printf(out, "{\"index\":%u,\"delta\":", a->index);
+    return out;
+}
+
+/* finish: NULL, or the reason. */
+static void end_delta(answer *a, strbuf *out, const char *finish)
+{
+    strbuf_add_char(out, ',');
+    openai_write_logprobs(a, out);
     if (finish != NULL) {
-        strbuf_printf(&out, ",\"finish_reason\":\"%s\"}]}", finish);
+        strbuf_printf(out, ",\"finish_reason\":\"%s\"}]}", finish);
     } else {
-        strbuf_add_text(&out, ",\"finish_reason\":null}]}");
+        strbuf_add_text(out, ",\"finish_reason\":null}]}");
     }
-    if (delta->status != WEFT_OK) out.status = delta->status;
-    generation_event(a->g, NULL, &out);
-    strbuf_deinit(&out);
+    generation_event(a->g, NULL, out);
 }
 
 static void begin(generation *g)
 {
-    strbuf delta;
-    strbuf_init(&delta, mem_system(), 0);
-    strbuf_add_text(&delta, "{\"role\":\"assistant\",\"content\":\"\"}");
-    for (uint32_t i = 0; i < g->n_answers; i++) send_delta(&g->answers[i], &delta, NULL);
-    strbuf_deinit(&delta);
+    for (uint32_t i = 0; i < g->n_answers; i++) {
+        strbuf *out = begin_delta(&g->answers[i]);
+        strbuf_add_text(out, "{\"role\":\"assistant\",\"content\":\"\"}");
+        end_delta(&g->answers[i], out, NULL);
+    }
 }
 
 static void write_part(const answer *a, const weft_part *part, strbuf *out)
@@ -128,8 +137,8 @@ static void write_part(const answer *a, const weft_part *part, strbuf *out)
     switch (part->kind) {
     case WEFT_PART_CONTENT:
     case WEFT_PART_REASONING:
-        strbuf_printf(
-            out, "{\"%s\":", part->kind == WEFT_PART_CONTENT ? "content" : "reasoning_content");
+        strbuf_add_text(out, part->kind == WEFT_PART_CONTENT ? "{\"content\":"
+                                                             : "{\"reasoning_content\":");
         json_write_text(text, out);
         strbuf_add_char(out, '}');
         break;
@@ -154,29 +163,24 @@ static void write_part(const answer *a, const weft_part *part, strbuf *out)
 
 static void part(answer *a, const weft_part *given)
 {
-    strbuf delta;
-    strbuf_init(&delta, mem_system(), 0);
-    write_part(a, given, &delta);
-    if (delta.len > 0 || delta.status != WEFT_OK) send_delta(a, &delta, NULL);
-    strbuf_deinit(&delta);
+    if (given->kind == WEFT_PART_CALL_END || given->kind == WEFT_PART_CALL_UNDONE) return;
+    strbuf *out = begin_delta(a);
+    write_part(a, given, out);
+    end_delta(a, out, NULL);
 }
 
 static void finish(answer *a)
 {
-    strbuf delta;
-    strbuf_init(&delta, mem_system(), 0);
-    strbuf_add_text(&delta, "{}");
-    send_delta(a, &delta, generation_finish_name(a));
-    strbuf_deinit(&delta);
+    strbuf *out = begin_delta(a);
+    strbuf_add_text(out, "{}");
+    end_delta(a, out, generation_finish_name(a));
 }
 
 static void end_stream(generation *g, strbuf *out)
 {
-    strbuf chunk;
-    begin_chunk(g, &chunk);
-    strbuf_add_text(&chunk, ",\"choices\":[],");
-    openai_end_stream(g, &chunk, out);
-    strbuf_deinit(&chunk);
+    strbuf *chunk = begin_chunk(g);
+    strbuf_add_text(chunk, "],");
+    openai_end_stream(g, chunk, out);
 }
 
 /* ---- a whole answer -------------------------------------------------------------------------- */

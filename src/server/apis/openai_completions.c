@@ -95,10 +95,16 @@ static completion_logprobs *logprobs_of(answer *a)
     return l;
 }
 
+static size_t bytes_of(const completion_logprobs *l)
+{
+    return l->tokens.len + l->logprobs.len + l->tops.len + l->offsets.len;
+}
+
 static bool token(answer *a, const weft_event *event)
 {
     completion_logprobs *l = logprobs_of(a);
     if (l == NULL) return false;
+    size_t before = bytes_of(l);
     const char *comma = l->tokens.len > 0 ? "," : "";
     strbuf_add_text(&l->tokens, comma);
     uint32_t n_chars = generation_write_token(a->g, event->token, &l->tokens);
@@ -113,7 +119,8 @@ static bool token(answer *a, const weft_event *event)
         strbuf_add_char(&l->tops, ':');
         generation_write_logprob(event->top[i].logprob, &l->tops);
     }
-    return strbuf_add_char(&l->tops, '}') == WEFT_OK;
+    if (strbuf_add_char(&l->tops, '}') != WEFT_OK) return false;
+    return a->g->asked.stream || generation_keep(a->g, bytes_of(l) - before);
 }
 
 /* What there is since the last time. */
@@ -141,13 +148,19 @@ static void write_logprobs(answer *a, strbuf *out)
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static void begin_object(const generation *g, strbuf *out)
+static void begin_object(generation *g, strbuf *out)
 {
-    strbuf_printf(out,
-                  "{\"id\":\"cmpl-%s\",\"object\":\"text_completion\",\"created\":%lld,\"model\":",
-                  g->id, (long long)g->created);
-    json_write_text(str_of(g->model->name), out);
-    strbuf_add_text(out, ",\"choices\":[");
+    strbuf *stem = &g->stem;
+    if (stem->len == 0) {
+        strbuf_printf(stem,
+                      "{\"id\":\"cmpl-%s\",\"object\":\"text_completion\",\"created\":%lld,"
+                      "\"model\":",
+                      g->id, (long long)g->created);
+        json_write_text(str_of(g->model->name), stem);
+        strbuf_add_text(stem, ",\"choices\":[");
+    }
+    strbuf_add(out, strbuf_text(stem), stem->len);
+    if (stem->status != WEFT_OK) out->status = stem->status;
 }
 
 static void write_choice(answer *a, str text, const char *finish, strbuf *out)
@@ -165,13 +178,11 @@ static void write_choice(answer *a, str text, const char *finish, strbuf *out)
 
 static void send_text(answer *a, str text, const char *reason)
 {
-    strbuf out;
-    strbuf_init(&out, mem_system(), 0);
-    begin_object(a->g, &out);
-    write_choice(a, text, reason, &out);
-    strbuf_add_text(&out, "]}");
-    generation_event(a->g, NULL, &out);
-    strbuf_deinit(&out);
+    strbuf *out = generation_begin_event(a->g);
+    begin_object(a->g, out);
+    write_choice(a, text, reason, out);
+    strbuf_add_text(out, "]}");
+    generation_event(a->g, NULL, out);
 }
 
 static void begin(generation *g)
@@ -191,12 +202,10 @@ static void finish(answer *a)
 
 static void end_stream(generation *g, strbuf *out)
 {
-    strbuf chunk;
-    strbuf_init(&chunk, mem_system(), 0);
-    begin_object(g, &chunk);
-    strbuf_add_text(&chunk, "],");
-    openai_end_stream(g, &chunk, out);
-    strbuf_deinit(&chunk);
+    strbuf *chunk = generation_begin_event(g);
+    begin_object(g, chunk);
+    strbuf_add_text(chunk, "],");
+    openai_end_stream(g, chunk, out);
 }
 
 static void end(generation *g, strbuf *out)

@@ -3,9 +3,9 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/base64.h"
 #include "base/mem.h"
 #include "server/apis/api.h"
-#include "server/base64.h"
 #include "server/generation.h"
 #include "server/openai.h"
 #include "server/prompts.h"

@@ -157,53 +157,51 @@ static const char *status_of(const generation *g)
 /* ---- a stream -------------------------------------------------------------------------------- */
 
 /* Every event has its type and its number; more members and the brace are the caller's. */
-static void begin_event(generation *g, const char *type, strbuf *out)
+static strbuf *begin_event(generation *g, const char *type)
 {
     own *o = g->own;
-    strbuf_init(out, mem_system(), 0);
+    strbuf *out = generation_begin_event(g);
     strbuf_printf(out, "{\"type\":\"%s\",\"sequence_number\":%u", type, o->n_events++);
+    return out;
 }
 
 static void end_event(generation *g, const char *type, strbuf *out)
 {
     strbuf_add_char(out, '}');
     generation_event(g, type, out);
-    strbuf_deinit(out);
 }
 
 static void send_response(generation *g, const char *type, const char *status, const char *message)
 {
-    strbuf out;
-    begin_event(g, type, &out);
-    strbuf_add_text(&out, ",\"response\":");
-    write_response(g, status, message, &out);
-    end_event(g, type, &out);
+    strbuf *out = begin_event(g, type);
+    strbuf_add_text(out, ",\"response\":");
+    write_response(g, status, message, out);
+    end_event(g, type, out);
 }
 
-static void begin_item_event(answer *a, const char *type, const piece *p, uint32_t i, strbuf *out)
+static strbuf *begin_item_event(answer *a, const char *type, const piece *p, uint32_t i)
 {
-    begin_event(a->g, type, out);
+    strbuf *out = begin_event(a->g, type);
     strbuf_printf(out, ",\"output_index\":%u,\"item_id\":", i);
     write_id(a->g, p, i, out);
     if (p->kind != WEFT_PART_CALL) strbuf_add_text(out, ",\"content_index\":0");
+    return out;
 }
 
 static void send_item(answer *a, const char *type, const piece *p, uint32_t i, bool whole)
 {
-    strbuf out;
-    begin_event(a->g, type, &out);
-    strbuf_printf(&out, ",\"output_index\":%u,\"item\":", i);
-    write_item(a, p, i, whole, &out);
-    end_event(a->g, type, &out);
+    strbuf *out = begin_event(a->g, type);
+    strbuf_printf(out, ",\"output_index\":%u,\"item\":", i);
+    write_item(a, p, i, whole, out);
+    end_event(a->g, type, out);
 }
 
 static void send_part(answer *a, const char *type, const piece *p, uint32_t i, bool whole)
 {
-    strbuf out;
-    begin_item_event(a, type, p, i, &out);
-    strbuf_add_text(&out, ",\"part\":");
-    write_part(a, p, whole, &out);
-    end_event(a->g, type, &out);
+    strbuf *out = begin_item_event(a, type, p, i);
+    strbuf_add_text(out, ",\"part\":");
+    write_part(a, p, whole, out);
+    end_event(a->g, type, out);
 }
 
 static void begin(generation *g)
@@ -228,37 +226,35 @@ static void write_logprobs(const piece *p, str logprobs, strbuf *out)
 
 static void add_item(answer *a, const piece *p, uint32_t i, str text)
 {
-    strbuf out;
     const char *type = p->kind == WEFT_PART_CALL        ? "response.function_call_arguments.delta"
                        : p->kind == WEFT_PART_REASONING ? "response.reasoning_text.delta"
                                                         : "response.output_text.delta";
-    begin_item_event(a, type, p, i, &out);
-    strbuf_add_text(&out, ",\"delta\":");
-    json_write_text(text, &out);
-    write_logprobs(p, own_of(a)->pieces.new_logprobs, &out);
-    end_event(a->g, type, &out);
+    strbuf *out = begin_item_event(a, type, p, i);
+    strbuf_add_text(out, ",\"delta\":");
+    json_write_text(text, out);
+    write_logprobs(p, own_of(a)->pieces.new_logprobs, out);
+    end_event(a->g, type, out);
 }
 
 static void end_item(answer *a, const piece *p, uint32_t i)
 {
-    strbuf out;
     bool is_call = p->kind == WEFT_PART_CALL;
     const char *type = is_call                          ? "response.function_call_arguments.done"
                        : p->kind == WEFT_PART_REASONING ? "response.reasoning_text.done"
                                                         : "response.output_text.done";
     if (!is_call || p->whole) {
         str text = piece_text(a, p);
-        begin_item_event(a, type, p, i, &out);
+        strbuf *out = begin_item_event(a, type, p, i);
         if (is_call) {
             const answer_call *call = &a->calls[p->call];
-            strbuf_add_text(&out, ",\"name\":");
-            json_write_text((str){strbuf_text(&call->name), call->name.len}, &out);
+            strbuf_add_text(out, ",\"name\":");
+            json_write_text((str){strbuf_text(&call->name), call->name.len}, out);
             if (text.len == 0) text = str_of("{}");
         }
-        strbuf_printf(&out, ",\"%s\":", is_call ? "arguments" : "text");
-        json_write_text(text, &out);
-        write_logprobs(p, piece_logprobs(&own_of(a)->pieces, p), &out);
-        end_event(a->g, type, &out);
+        strbuf_printf(out, ",\"%s\":", is_call ? "arguments" : "text");
+        json_write_text(text, out);
+        write_logprobs(p, piece_logprobs(&own_of(a)->pieces, p), out);
+        end_event(a->g, type, out);
     }
     if (!is_call) send_part(a, "response.content_part.done", p, i, true);
     send_item(a, "response.output_item.done", p, i, true);

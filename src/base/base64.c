@@ -1,13 +1,13 @@
 /* base64.c - RFC 4648. */
-#include "server/base64.h"
+#include "base/base64.h"
 
-static int value_of(char c)
+static int value_of(char c, bool loose)
 {
     if (c >= 'A' && c <= 'Z') return c - 'A';
     if (c >= 'a' && c <= 'z') return c - 'a' + 26;
     if (c >= '0' && c <= '9') return c - '0' + 52;
-    if (c == '+' || c == '-') return 62;
-    if (c == '/' || c == '_') return 63;
+    if (c == '+' || (loose && c == '-')) return 62;
+    if (c == '/' || (loose && c == '_')) return 63;
     return -1;
 }
 
@@ -16,19 +16,21 @@ static bool is_blank(char c)
     return c == ' ' || c == '\n' || c == '\r' || c == '\t';
 }
 
-bool base64_decode(str text, unsigned char *out, size_t *n_bytes)
+bool base64_decode(str text, uint32_t flags, void *to, size_t *n_bytes)
 {
+    unsigned char *out = to;
+    bool loose = (flags & BASE64_LOOSE) != 0;
     uint32_t bits = 0;
     uint32_t n_digits = 0;
     uint32_t n_pads = 0;
     *n_bytes = 0;
     for (size_t i = 0; i < text.len; i++) {
-        if (is_blank(text.ptr[i])) continue;
+        if (loose && is_blank(text.ptr[i])) continue;
         if (text.ptr[i] == '=') {
             n_pads++;
             continue;
         }
-        int value = value_of(text.ptr[i]);
+        int value = value_of(text.ptr[i], loose);
         if (value < 0 || n_pads > 0) return false;
         bits = bits << 6 | (uint32_t)value;
         if (++n_digits % 4 != 0) continue;
