@@ -519,7 +519,7 @@ typedef uint64_t kernel_read_fn(const void *block, size_t n_bytes, uint32_t loop
 typedef struct cpu_kernels {
     const char *isa;
     kernel_form form_i16, form_i8; /* of prepare_i16 and linear_codes_q; of the others */
-    bool query_bytes;     /* what prepare_query makes and scores_packed takes (query.h) */
+    bool query_bytes;              /* what prepare_query makes and scores_packed takes (query.h) */
 #define CPU_KERNEL_SLOT(slot, type, bound) type *slot;
     CPU_KERNEL_MAP(CPU_KERNEL_SLOT)
 #undef CPU_KERNEL_SLOT
