@@ -451,7 +451,9 @@ static void test_large_bodies(void **state)
         assert_true(clock_now_ns() - begun < (uint64_t)PATIENCE_MS * 1000000U);
         for (int i = 0; i < N; i++) send_on(&w, bodies[i], &n_sent[i]);
         int s = dial(&w, 0);
-        assert_true(send(s, "GET /x HTTP/1.1\r\nHost: a\r\n\r\n", 30, MSG_NOSIGNAL) == 30);
+        static const char SMALL[] = "GET /x HTTP/1.1\r\nHost: a\r\n\r\n";
+        ssize_t n_small_bytes = (ssize_t)sizeof SMALL - 1;
+        assert_true(send(s, SMALL, sizeof SMALL - 1, MSG_NOSIGNAL) == n_small_bytes);
         for (int turns = 0; recv(s, out, sizeof out, MSG_DONTWAIT) <= 0; turns++) {
             assert_true(turns < 20);
             uv_run(&w.loop, UV_RUN_NOWAIT);
