@@ -171,7 +171,7 @@ INLINE void fetch_ahead(const attend_form form, const unsigned char *at, size_t 
     if (form == FORM_F32) return;
     UNROLL
     for (size_t i = 0; i < n; i += LINE) {
-        v_prefetch((const void *)((uintptr_t)at + step + i));
+        v_prefetch_at((uintptr_t)at + step + i);
     }
 }
 

@@ -36,6 +36,12 @@ INLINE void v_prefetch(const void *at)
     _mm_prefetch((const char *)at, _MM_HINT_T0);
 }
 
+/* An address that may be another block's. */
+INLINE void v_prefetch_at(uintptr_t at)
+{
+    __asm__ volatile("prefetcht0 (%0)" : : "r"(at));
+}
+
 /* Into the second-level cache. */
 INLINE void v_prefetch_far(const void *at)
 {

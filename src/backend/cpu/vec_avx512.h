@@ -37,6 +37,12 @@ INLINE void v_prefetch(const void *at)
     _mm_prefetch((const char *)at, _MM_HINT_T0);
 }
 
+/* An address that may be another block's. */
+INLINE void v_prefetch_at(uintptr_t at)
+{
+    __asm__ volatile("prefetcht0 (%0)" : : "r"(at));
+}
+
 /* Into the second-level cache. */
 INLINE void v_prefetch_far(const void *at)
 {
@@ -518,8 +524,8 @@ INLINE void v_groups_of_4(const unsigned char *const row[4], size_t skip, const 
     __m128 pair[2];
     UNROLL
     for (int i = 0; i < 2; i++) {
-        const unsigned char *low = row[2 * i] + skip;
-        const unsigned char *high = row[2 * i + 1] + skip;
+        const unsigned char *low = row[2 * (size_t)i] + skip;
+        const unsigned char *high = row[2 * (size_t)i + 1] + skip;
         __m128d both = _mm_castsi128_pd(_mm_loadl_epi64((const void *)low));
         pair[i] = _mm_castpd_ps(_mm_loadh_pd(both, (const void *)high));
     }

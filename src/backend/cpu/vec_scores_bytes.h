@@ -32,7 +32,7 @@ INLINE void byte_fetch(const byte_keys *k, size_t i, const uint32_t n)
 {
     UNROLL
     for (size_t l = 0; l < n; l++) {
-        v_prefetch((const void *)((uintptr_t)k->at + k->fetch + (i + l) * LINE));
+        v_prefetch_at((uintptr_t)k->at + k->fetch + (i + l) * LINE);
     }
 }
 
@@ -59,11 +59,10 @@ INLINE vf byte_column(const unsigned char *at, size_t stride, bool half)
 INLINE void byte_params_put(const byte_keys *k, byte_params *p, uint32_t i, const vi *words,
                             const uint32_t n)
 {
-    vf *all = p->scale;
     UNROLL
     for (uint32_t w = 0; w < n; w++) {
         uint32_t g = 2 * (i + w);
-        all = g < k->n_groups ? p->scale + g : p->other + (g - k->n_groups);
+        vf *all = g < k->n_groups ? p->scale + g : p->other + (g - k->n_groups);
         byte_halves(words[w], k->half, all, all + 1);
     }
 }
@@ -175,7 +174,7 @@ INLINE void byte_tile(const byte_keys *k, const bool four, const bool tk, const 
             for (uint32_t n = 0; n < n_sets; n++) sums.high[r][n] = sums.low[r][n] = vi_zero();
         }
         for (uint32_t c = 0; c < n_chunks; c++) {
-            if (i == 0) byte_fetch(k, 4 * n_sets * (g * n_chunks + c), 4 * n_sets);
+            if (i == 0) byte_fetch(k, (size_t)4 * n_sets * (g * n_chunks + c), (size_t)4 * n_sets);
             byte_chunk(k, four, tk, q, 16 * (g * n_chunks + c), n_q, n_sets, &sums);
         }
         UNROLL
@@ -302,7 +301,7 @@ static float byte_score(const byte_keys *k, const bool four, const bool tk, cons
                 codes = _mm256_set_m128i(_mm_and_si128(_mm_srli_epi16(both, 4), mask),
                                          _mm_and_si128(both, mask));
                 for (uint32_t h = 0; h < 2; h++) {
-                    const unsigned char *from = q + h * dim + i / 2;
+                    const unsigned char *from = q + (size_t)h * dim + i / 2;
                     of[h] = _mm256_set_m128i(v_load_16(from + dim / 2), v_load_16(from));
                 }
             } else {
@@ -336,7 +335,7 @@ INLINE void byte_begin(byte_keys *k, const bool tk, byte_params *p, const uint32
     }
     for (uint32_t n = 0; n < n_sets; n++) {
         byte_keys set = *k;
-        set.at += n * VL * k->row_bytes;
+        set.at += (size_t)n * VL * k->row_bytes;
         byte_params_of(&set, tk, &p[n]);
     }
 }
@@ -348,7 +347,8 @@ INLINE void byte_scores(byte_keys k, const bool four, const bool tk, const uint3
     const bool rows = a->n_q <= 2 && k.codes_bytes % (of_unit == 0 ? 128 : 64) == 0;
     byte_params p[2];
     uint32_t j = 0;
-    for (; a->n_q >= 4 && a->n_keys - j >= 2 * VL; j += 2 * VL, k.at += 2 * VL * k.row_bytes) {
+    for (; a->n_q >= 4 && a->n_keys - j >= 2 * VL;
+         j += 2 * VL, k.at += (size_t)2 * VL * k.row_bytes) {
         float *s = a->s + j;
         uint32_t i = 0;
         byte_begin(&k, tk, p, 2);

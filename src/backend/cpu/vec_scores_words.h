@@ -123,7 +123,7 @@ INLINE void word_scores(word_keys k, const bool four, const bool tk, const uint3
         uint32_t i = 0;
         size_t fetch = fetch_step(a->ahead, k.at, FETCH_AHEAD);
         for (size_t at = 0; at < VL * k.row_bytes; at += LINE) {
-            v_prefetch((const void *)((uintptr_t)k.at + fetch + at));
+            v_prefetch_at((uintptr_t)k.at + fetch + at);
         }
         for (; a->n_q - i >= 4; i += 4) word_tile(&k, four, tk, n_blocks, i, j, n, 4);
         for (; a->n_q - i >= 2; i += 2) word_tile(&k, four, tk, n_blocks, i, j, n, 2);
