@@ -243,7 +243,8 @@ static void bench_attention(const cpu_kernels *k)
     a.s = s;
     a.s_stride = KEYS;
     kernel_values v = {.p = s, .p_stride = KEYS, .n_q = QUERIES, .v = kv, .n_keys = KEYS};
-    v.dim = v.o_stride = v.v_stride = DIM;
+    v.dim = DIM;
+    v.o_stride = v.v_stride = DIM;
     v.o = o;
     double best[3] = {1e9, 1e9, 1e9};
     for (int run = 0; run < 20 * RUNS; run++) {

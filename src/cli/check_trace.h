@@ -1,6 +1,6 @@
 /* check_trace.h - a random trace of requests for the checks: when each comes and whether it is
- * cancelled, how long it is and what it has in common with others, how it samples, what its form is,
- * what drafts for it. All of it follows from a seed. */
+ * cancelled, how long it is and what it has in common with others, how it samples, what its form
+ * is, what drafts for it. All of it follows from a seed. */
 #ifndef CLI_CHECK_TRACE_H
 #define CLI_CHECK_TRACE_H
 
