@@ -63,13 +63,8 @@ float host_i8_scale(float largest, float *inverse)
 /* n columns that share a scale. */
 static void round_i8(const float *x, uint32_t n, float *y)
 {
-    float largest = 0.0F;
-    for (uint32_t i = 0; i < n; i++) {
-        float magnitude = fabsf(x[i]);
-        if (!(magnitude <= largest)) largest = magnitude;
-    }
     float inverse;
-    float scale = host_i8_scale(largest, &inverse);
+    float scale = host_i8_scale(fp_from_bits(fp_largest_bits(x, n)), &inverse);
     for (uint32_t i = 0; i < n; i++)
         y[i] = (inverse == 0.0F ? 0.0F : rintf(x[i] * inverse)) * scale;
 }

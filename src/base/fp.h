@@ -20,6 +20,17 @@ static inline uint32_t fp_to_bits(float value)
     return bits;
 }
 
+/* The bits of the largest magnitude of n numbers: 0x7f800000 and more where one is not finite. */
+static inline uint32_t fp_largest_bits(const float *x, uint32_t n)
+{
+    uint32_t largest = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t magnitude = fp_to_bits(x[i]) & 0x7fffffffu;
+        if (magnitude > largest) largest = magnitude;
+    }
+    return largest;
+}
+
 static inline float fp_from_bf16(uint16_t half)
 {
     return fp_from_bits((uint32_t)half << 16);

@@ -1,14 +1,16 @@
 /* test_host.c - pages in plain memory: conversion gives the rows that encoding at once would; and
- * which experts a token goes to, and which positions it attends to. */
+ * which experts a token goes to, which positions it attends to, and what inputs are rounded to. */
 #include "backend/host.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fp.h"
 #include "base/rng.h"
 #include "kv/config.h"
 #include "support/test.h"
+#include "tensor/encoding.h"
 
 enum { ROWS = 11 };
 
@@ -271,6 +273,33 @@ static void test_positions_that_are_chosen(void **state)
     }
 }
 
+/* A column that is not finite makes the block that it is in NaN, wherever it stands there. */
+static void test_input_of_8_bits(void **state)
+{
+    (void)state;
+    enum { N = 2 * HOST_I8_COLUMNS + 32 };
+    const tensor codes = {.encoding = encoding_by_id(ENCODING_ID_Q4_0)};
+    const tensor plain = {.encoding = encoding_by_id(ENCODING_ID_BF16)};
+    float x[N];
+    float y[N];
+    for (uint32_t i = 0; i < N; i++) x[i] = (float)i - 70.0F;
+    x[3] = NAN;
+    x[N - 1] = 0.3F;
+    host_round_input(WEFT_ACT_INT8, &codes, false, x, N, y);
+    for (uint32_t i = 0; i < HOST_I8_COLUMNS; i++) assert_true(isnan(y[i]));
+    for (uint32_t i = HOST_I8_COLUMNS; i < N; i++) {
+        float largest = i < 2 * HOST_I8_COLUMNS ? 57.0F : 88.0F;
+        assert_true(fabsf(y[i] - x[i]) <= largest / 254.0F * 1.0001F);
+    }
+    assert_true(y[N - 1] == 0.0F);
+    for (int turned = 0; turned < 2; turned++) {
+        host_round_input(WEFT_ACT_INT8, turned == 1 ? &codes : &plain, turned == 1, x, N, y);
+        for (uint32_t i = 4; i < N; i++) assert_true(y[i] == fp_round_bf16(x[i]));
+    }
+    host_round_input(WEFT_ACT_F32, &codes, false, x, N, y);
+    assert_memory_equal(y, x, sizeof y);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -278,6 +307,7 @@ int main(void)
         cmocka_unit_test(test_experts_that_are_chosen),
         cmocka_unit_test(test_experts_of_any_scores),
         cmocka_unit_test(test_positions_that_are_chosen),
+        cmocka_unit_test(test_input_of_8_bits),
     };
     return TEST_RUN("backend/host", tests);
 }

@@ -91,11 +91,7 @@ static void prepare_i8(const float *x, uint32_t n_blocks, unsigned char *codes)
 {
     for (uint32_t b = 0; b < n_blocks; b += 2) {
         uint32_t n = n_blocks - b < 2 ? 1 : 2;
-        uint32_t largest = 0;
-        for (uint32_t i = 0; i < n * KERNEL_BLOCK; i++) {
-            uint32_t magnitude = fp_to_bits(x[b * KERNEL_BLOCK + i]) & 0x7fffffffu;
-            if (magnitude > largest) largest = magnitude;
-        }
+        uint32_t largest = fp_largest_bits(x + (size_t)b * KERNEL_BLOCK, n * KERNEL_BLOCK);
         float inverse;
         float scale = host_i8_scale(fp_from_bits(largest), &inverse);
         for (uint32_t of = b; of < b + n; of++) {

@@ -73,18 +73,6 @@ static inline float kernel_query_param(const unsigned char *at, bool half)
     return half ? fp_from_f16(bits) : fp_from_bf16(bits);
 }
 
-static inline int32_t kernel_query_largest(const float *x, uint32_t n)
-{
-    int32_t most = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        int32_t bits;
-        memcpy(&bits, x + i, sizeof bits);
-        bits &= 0x7fffffff;
-        if (bits > most) most = bits;
-    }
-    return most;
-}
-
 /* 32 columns from column on; times 0: they count as 0. Returns the sum of q. */
 static inline int32_t kernel_query_block(const kernel_query *a, uint32_t column, float times,
                                          const bool bytes)
@@ -133,10 +121,9 @@ static inline void kernel_query_put(const kernel_query *a, const bool bytes)
     kernel_query_group *numbers =
         (kernel_query_group *)(void *)((unsigned char *)a->to + 2 * (size_t)a->dim);
     for (uint32_t g = 0; g * group < a->dim; g++) {
-        int32_t bits = kernel_query_largest(a->x + (size_t)g * group, group);
-        float most;
-        memcpy(&most, &bits, sizeof most);
-        bool finite = bits < 0x7f800000;
+        uint32_t bits = fp_largest_bits(a->x + (size_t)g * group, group);
+        float most = fp_from_bits(bits);
+        bool finite = bits < 0x7f800000u;
         bool some = finite && most >= 0x1p-100F;
         kernel_query_group n = {finite ? 0.0F : NAN, 0.0F, 0};
         if (some) n.step = most / KERNEL_QUERY_MOST;
