@@ -115,9 +115,7 @@ weft_status weft_model_experts(const weft_model *model, weft_experts_info *info,
 
 static void count_tensors(const weights *w, weft_model_info *info)
 {
-    for (uint32_t i = 0; i < w->n_tensors; i++) {
-        for (uint32_t k = 0; k < TENSOR_PLANES; k++) info->n_bytes += w->tensors[i].plane_bytes[k];
-    }
+    for (uint32_t i = 0; i < w->n_tensors; i++) info->n_bytes += tensor_bytes(&w->tensors[i]);
 }
 
 weft_status weft_model_get_info(const weft_model *model, weft_model_info *info, weft_error *err)
@@ -173,9 +171,9 @@ weft_status weft_model_tensor(const weft_model *model, uint32_t index, weft_tens
     weft_tensor_info ours = {.struct_size = sizeof ours,
                              .name = t->name,
                              .n_dims = t->n_dims,
-                             .encoding = model->model->labels[index]};
+                             .encoding = model->model->labels[index],
+                             .n_bytes = tensor_bytes(t)};
     for (uint32_t i = 0; i < t->n_dims; i++) ours.dims[i] = t->dims[i];
-    for (uint32_t i = 0; i < TENSOR_PLANES; i++) ours.n_bytes += t->plane_bytes[i];
     return API_GIVE(ours, info, n_bytes, "weft_tensor_info", err);
 }
 

@@ -5,26 +5,11 @@
 #include "base/clock.h"
 #include "engine/state.h"
 
-static uint64_t tensor_bytes(const tensor *t)
-{
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < TENSOR_PLANES; i++) bytes += t->plane_bytes[i];
-    return bytes;
-}
-
-static uint64_t stack_bytes(const graph *g, graph_id stack)
-{
-    const graph_value *v = &g->values[stack];
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < v->i[1]; i++) bytes += tensor_bytes(&g->tensors[v->i[0] + i]);
-    return bytes;
-}
-
 /* Of the experts there are, those that one token goes to. */
 static uint64_t experts_bytes(const graph *g, const graph_value *v)
 {
     uint64_t bytes = 0;
-    for (uint32_t i = 2; i < 5; i++) bytes += stack_bytes(g, v->in[i]);
+    for (uint32_t i = 2; i < 5; i++) bytes += graph_stack_bytes(g, v->in[i]);
     return bytes / g->values[v->in[2]].i[1] * g->values[v->in[1]].i[0];
 }
 
@@ -33,7 +18,7 @@ uint64_t engine_weight_bytes(const graph *g)
     uint64_t bytes = 0;
     for (graph_id id = 1; id < g->n_values; id++) {
         const graph_value *v = &g->values[id];
-        if (v->op == GRAPH_LINEAR_HEADS) bytes += stack_bytes(g, v->in[1]);
+        if (v->op == GRAPH_LINEAR_HEADS) bytes += graph_stack_bytes(g, v->in[1]);
         if (v->op == GRAPH_EXPERTS) bytes += experts_bytes(g, v);
         if (v->op != GRAPH_LINEAR && v->op != GRAPH_EMBED) continue;
         const tensor *t = &g->tensors[g->values[v->in[1]].i[0]];

@@ -769,6 +769,14 @@ graph_id graph_last_use(const graph *g, graph_id id)
     return id;
 }
 
+uint64_t graph_stack_bytes(const graph *g, graph_id stack)
+{
+    const graph_value *v = &g->values[stack];
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < v->i[1]; i++) bytes += tensor_bytes(&g->tensors[v->i[0] + i]);
+    return bytes;
+}
+
 static void print_rows(uint32_t rows, strbuf *out)
 {
     if (rows == GRAPH_TOKENS) {

@@ -370,4 +370,7 @@ weft_status graph_place(const graph *g, graph_rows most, graph_slot *slots, size
 /* Index of the last value that reads id; id itself when none does. */
 graph_id graph_last_use(const graph *g, graph_id id);
 
+/* Of all matrices of a stack. */
+uint64_t graph_stack_bytes(const graph *g, graph_id stack);
+
 #endif

@@ -34,4 +34,12 @@ typedef struct tensor {
                                       which first_row is the first of these */
 } tensor;
 
+/* Of all planes. */
+static inline uint64_t tensor_bytes(const tensor *t)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < TENSOR_PLANES; i++) bytes += t->plane_bytes[i];
+    return bytes;
+}
+
 #endif

@@ -72,28 +72,13 @@ static const tensor *tensor_of(const graph *g, graph_id weight)
     return &g->tensors[g->values[weight].i[0]];
 }
 
-static uint64_t bytes_of(const tensor *t)
-{
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < TENSOR_PLANES; i++) bytes += t->plane_bytes[i];
-    return bytes;
-}
-
 static uint64_t linear_bytes(const backend_plan *p, const phase *ph)
 {
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < ph->n; i++) {
         const linear_op *op = &p->linear_ops[ph->first + i];
-        bytes += bytes_of(tensor_of(p->g, p->g->values[op->id].in[1]));
+        bytes += tensor_bytes(tensor_of(p->g, p->g->values[op->id].in[1]));
     }
-    return bytes;
-}
-
-static uint64_t heads_bytes(const graph *g, graph_id stack)
-{
-    const graph_value *v = &g->values[stack];
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < v->i[1]; i++) bytes += bytes_of(&g->tensors[v->i[0] + i]);
     return bytes;
 }
 
@@ -105,7 +90,7 @@ static uint64_t experts_bytes(const backend_plan *p, const graph_value *v, uint3
     for (uint32_t i = first; i < end; i++) {
         const tensor *stack = &p->g->tensors[p->g->values[v->in[2 + i]].i[0]];
         for (uint32_t k = 0; k < p->pairs.n_active; k++)
-            bytes += bytes_of(&stack[p->pairs.active[k]]);
+            bytes += tensor_bytes(&stack[p->pairs.active[k]]);
     }
     return bytes;
 }
@@ -133,7 +118,7 @@ static uint64_t phase_bytes(const cpu_run *r, uint32_t phase_i)
     const phase *ph = &r->p->phases[phase_i];
     const graph_value *v = &r->p->g->values[ph->id];
     if (ph->kind == PHASE_LINEAR) return linear_bytes(r->p, ph);
-    if (ph->kind == PHASE_HEADS) return heads_bytes(r->p->g, v->in[1]);
+    if (ph->kind == PHASE_HEADS) return graph_stack_bytes(r->p->g, v->in[1]);
     if (ph->kind == PHASE_ATTEND) return attend_bytes(r, v);
     return r->p->trace->bytes[phase_i];
 }
