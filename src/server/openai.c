@@ -199,11 +199,26 @@ weft_status openai_read_stream_options(generation *g, const json *options, char 
     return status;
 }
 
-/* ---- the end of a stream --------------------------------------------------------------------- */
+/* ---- the start of an object, and the end of a stream ----------------------------------------- */
+
+void openai_begin_object(generation *g, const char *prefix, const char *object, strbuf *out)
+{
+    strbuf *stem = &g->stem;
+    if (stem->len == 0) {
+        strbuf_printf(stem,
+                      "{\"id\":\"%s-%s\",\"object\":\"%s\",\"created\":%lld,\"model\":", prefix,
+                      g->id, object, (long long)g->created);
+        json_write_text(str_of(g->model->name), stem);
+        strbuf_add_text(stem, ",\"choices\":[");
+    }
+    strbuf_add(out, strbuf_text(stem), stem->len);
+    if (stem->status != WEFT_OK) out->status = stem->status;
+}
 
 void openai_end_stream(generation *g, strbuf *chunk, strbuf *out)
 {
     if (g->include_usage) {
+        strbuf_add_text(chunk, "],");
         openai_write_usage(g, chunk);
         openai_write_timings(g, chunk);
         strbuf_add_char(chunk, '}');

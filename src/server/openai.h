@@ -34,8 +34,11 @@ weft_status openai_read_stream_options(generation *g, const json *options, char 
 extern const field_row OPENAI_COMMON_ROWS[];
 extern const size_t N_OPENAI_COMMON_ROWS;
 
-/* The end of a stream: chunk, an object that lacks its usage and end, is sent if usage is wanted;
- * then what says that there is no more, to out. */
+/* The start of an object of an answer, up to its choices; the same for all of one generation. */
+void openai_begin_object(generation *g, const char *prefix, const char *object, strbuf *out);
+
+/* The end of a stream: chunk, an object that has just begun, is sent if usage is wanted; then what
+ * says that there is no more, to out. */
 void openai_end_stream(generation *g, strbuf *chunk, strbuf *out);
 
 /* What failed within a stream, as an event. */

@@ -87,17 +87,7 @@ static weft_status read_body(generation *g, const json *body, char *param, weft_
 static strbuf *begin_chunk(generation *g)
 {
     strbuf *out = generation_begin_event(g);
-    strbuf *stem = &g->stem;
-    if (stem->len == 0) {
-        strbuf_printf(stem,
-                      "{\"id\":\"chatcmpl-%s\",\"object\":\"chat.completion.chunk\","
-                      "\"created\":%lld,\"model\":",
-                      g->id, (long long)g->created);
-        json_write_text(str_of(g->model->name), stem);
-        strbuf_add_text(stem, ",\"choices\":[");
-    }
-    strbuf_add(out, strbuf_text(stem), stem->len);
-    if (stem->status != WEFT_OK) out->status = stem->status;
+    openai_begin_object(g, "chatcmpl", "chat.completion.chunk", out);
     return out;
 }
 
@@ -178,9 +168,7 @@ static void finish(answer *a)
 
 static void end_stream(generation *g, strbuf *out)
 {
-    strbuf *chunk = begin_chunk(g);
-    strbuf_add_text(chunk, "],");
-    openai_end_stream(g, chunk, out);
+    openai_end_stream(g, begin_chunk(g), out);
 }
 
 /* ---- a whole answer -------------------------------------------------------------------------- */
@@ -229,12 +217,7 @@ static void end(generation *g, strbuf *out)
         end_stream(g, out);
         return;
     }
-    strbuf_printf(out,
-                  "{\"id\":\"chatcmpl-%s\",\"object\":\"chat.completion\",\"created\":%lld,"
-                  "\"model\":",
-                  g->id, (long long)g->created);
-    json_write_text(str_of(g->model->name), out);
-    strbuf_add_text(out, ",\"choices\":[");
+    openai_begin_object(g, "chatcmpl", "chat.completion", out);
     for (uint32_t i = 0; i < g->n_answers; i++) {
         if (i > 0) strbuf_add_char(out, ',');
         write_choice(&g->answers[i], out);

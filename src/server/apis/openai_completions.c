@@ -150,17 +150,7 @@ static void write_logprobs(answer *a, strbuf *out)
 
 static void begin_object(generation *g, strbuf *out)
 {
-    strbuf *stem = &g->stem;
-    if (stem->len == 0) {
-        strbuf_printf(stem,
-                      "{\"id\":\"cmpl-%s\",\"object\":\"text_completion\",\"created\":%lld,"
-                      "\"model\":",
-                      g->id, (long long)g->created);
-        json_write_text(str_of(g->model->name), stem);
-        strbuf_add_text(stem, ",\"choices\":[");
-    }
-    strbuf_add(out, strbuf_text(stem), stem->len);
-    if (stem->status != WEFT_OK) out->status = stem->status;
+    openai_begin_object(g, "cmpl", "text_completion", out);
 }
 
 static void write_choice(answer *a, str text, const char *finish, strbuf *out)
@@ -204,7 +194,6 @@ static void end_stream(generation *g, strbuf *out)
 {
     strbuf *chunk = generation_begin_event(g);
     begin_object(g, chunk);
-    strbuf_add_text(chunk, "],");
     openai_end_stream(g, chunk, out);
 }
 
