@@ -199,18 +199,27 @@ static uint32_t n_known(kv_space *space, const kv_history *history)
     return match.n_usable;
 }
 
-bool kv_fetch_is_wanted(kv_space *space, const kv_history *history)
+/* *known: tokens that the cache has. */
+static bool is_wanted(kv_space *space, const kv_history *history, uint32_t *known)
 {
     if (history->n <= DISK_TOKENS_LEAST) return false;
     if (space->config->bounds.page_tokens > PART_TOKENS_MOST) return false;
-    return history->n - 1 >= n_known(space, history) + DISK_TOKENS_LEAST;
+    *known = n_known(space, history);
+    return history->n - 1 >= *known + DISK_TOKENS_LEAST;
+}
+
+bool kv_fetch_is_wanted(kv_space *space, const kv_history *history)
+{
+    uint32_t known;
+    return is_wanted(space, history, &known);
 }
 
 /* f is open, without room for what was found. */
-static bool look_for(kv_fetch *f, kv_disk *d, kv_space *space, const kv_history *history)
+static bool look_for(kv_fetch *f, kv_disk *d, kv_space *space, const kv_history *history,
+                     uint32_t known)
 {
     disk_scan(d);
-    *f = (kv_fetch){.disk = d, .space = space, .n_known = n_known(space, history)};
+    *f = (kv_fetch){.disk = d, .space = space, .n_known = known};
     arena_init(&f->arena, d->env->allocator, 0);
     kv_history all_but_last = *history;
     all_but_last.n--;
@@ -220,7 +229,7 @@ static bool look_for(kv_fetch *f, kv_disk *d, kv_space *space, const kv_history 
 bool kv_fetch_finds(kv_disk *d, kv_space *space, const kv_history *history)
 {
     kv_fetch f;
-    bool found = look_for(&f, d, space, history);
+    bool found = look_for(&f, d, space, history, n_known(space, history));
     arena_deinit(&f.arena);
     return found;
 }
@@ -228,8 +237,9 @@ bool kv_fetch_finds(kv_disk *d, kv_space *space, const kv_history *history)
 fetch_result kv_fetch_open(kv_fetch *f, kv_disk *d, kv_space *space, const kv_history *history)
 {
     *f = (kv_fetch){0};
-    if (!kv_fetch_is_wanted(space, history)) return FETCH_NONE;
-    bool found = look_for(f, d, space, history);
+    uint32_t known;
+    if (!is_wanted(space, history, &known)) return FETCH_NONE;
+    bool found = look_for(f, d, space, history, known);
     weft_error refused = {WEFT_OK, ""};
     weft_status status = WEFT_LIMIT;
     if (found) status = stage_open(&f->stage, d->prefix, &f->arena, &f->file, &refused);
