@@ -64,8 +64,8 @@ enum {
     KERNEL_BYTES_BYTES = KERNEL_BLOCK * 2 + 6 * KERNEL_TIMES * 4
 };
 
-/* Of all forms at most: blocks of a group, bytes of a block. */
-enum { KERNEL_GROUP_MOST = 4, KERNEL_BLOCK_BYTES_MOST = KERNEL_SPLIT_BYTES };
+/* Blocks of a group at most. */
+enum { KERNEL_GROUP_MOST = 4 };
 
 static inline bool kernel_form_is_words(kernel_form form)
 {

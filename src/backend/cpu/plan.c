@@ -73,16 +73,16 @@ static bool is_codes(const tensor *t)
 
 kernel_linear_fn *cpu_linear_fn(const backend *b, const tensor *t)
 {
-    bool bf16 = b->act != WEFT_ACT_F32;
+    bool rounds = b->act != WEFT_ACT_F32;
     if (kernel_weights_of(t) == KERNEL_ANY) return b->kernels.linear_any;
     if (kernel_weights_of(t) == KERNEL_TURNED) return b->kernels.linear_turned;
     if (is_codes(t)) {
         if (b->act == WEFT_ACT_INT8) return b->kernels.linear_codes_b;
-        return bf16 ? b->kernels.linear_codes_q : b->kernels.linear_codes;
+        return rounds ? b->kernels.linear_codes_q : b->kernels.linear_codes;
     }
     if (t->encoding->id == ENCODING_ID_F32) return b->kernels.linear_f32;
     if (t->encoding->id == ENCODING_ID_F16) return b->kernels.linear_f16;
-    return bf16 ? b->kernels.linear_bf16_h : b->kernels.linear_bf16;
+    return rounds ? b->kernels.linear_bf16_h : b->kernels.linear_bf16;
 }
 
 static uint32_t add_phase(planner *pl, phase_kind kind, uint32_t rows, uint32_t first)

@@ -12,13 +12,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "backend/cpu/vec_words.h"
 #include "tensor/encodings/load.h"
-
-#define INLINE static inline __attribute__((always_inline, unused))
-#define UNROLL _Pragma("GCC unroll 16")
-
-/* A loop that not every file of an instruction set wants. */
-#define LOOP static __attribute__((unused))
 
 /* Floats of a vector; columns of a block; rows and tokens of a dense tile; tokens of a tile of
  * codes. */
@@ -30,23 +25,6 @@ typedef __m256i vi;
 typedef struct vw {
     __m256i lo, hi; /* columns 0..15, 16..31 */
 } vw;
-
-INLINE void v_prefetch(const void *at)
-{
-    _mm_prefetch((const char *)at, _MM_HINT_T0);
-}
-
-/* An address that may be another block's. */
-INLINE void v_prefetch_at(uintptr_t at)
-{
-    __asm__ volatile("prefetcht0 (%0)" : : "r"(at));
-}
-
-/* Into the second-level cache. */
-INLINE void v_prefetch_far(const void *at)
-{
-    _mm_prefetch((const char *)at, _MM_HINT_T1);
-}
 
 /* ---- floats */
 
@@ -444,37 +422,6 @@ INLINE void v_transpose(const vi row[8], vi column[8])
         column[i] = _mm256_permute2x128_si256(quad[i], quad[4 + i], 0x20);
         column[4 + i] = _mm256_permute2x128_si256(quad[i], quad[4 + i], 0x31);
     }
-}
-
-/* A pointer of which the compiler knows nothing: it then keeps that one in a register, and not
- * every sum of it with a constant. */
-INLINE const unsigned char *v_kept(const unsigned char *p)
-{
-    __asm__("" : "+r"(p));
-    return p;
-}
-
-INLINE size_t v_kept_size(size_t n)
-{
-    __asm__("" : "+r"(n));
-    return n;
-}
-
-INLINE __m128i v_load_16(const unsigned char *at)
-{
-    return _mm_loadu_si128((const __m128i *)(const void *)at);
-}
-
-typedef int32_t v_word __attribute__((may_alias, aligned(1)));
-typedef int16_t v_half __attribute__((may_alias, aligned(1)));
-
-/* 16-bit numbers that stand skip bytes into four rows. */
-INLINE __m128i v_four_halves(const unsigned char *const row[4], size_t skip)
-{
-    __m128i four = _mm_loadu_si16(row[0] + skip);
-    four = _mm_insert_epi16(four, *(const v_half *)(const void *)(row[1] + skip), 1);
-    four = _mm_insert_epi16(four, *(const v_half *)(const void *)(row[2] + skip), 2);
-    return _mm_insert_epi16(four, *(const v_half *)(const void *)(row[3] + skip), 3);
 }
 
 /* The f16 numbers that stand skip bytes into two blocks of so many bytes, of four rows: that of

@@ -8,11 +8,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define INLINE static inline __attribute__((always_inline, unused))
-#define UNROLL _Pragma("GCC unroll 16")
-
-/* A loop that not every file of an instruction set wants. */
-#define LOOP static __attribute__((unused))
+#include "backend/cpu/vec_words.h"
 
 /* Floats of a vector; columns of a block; rows and tokens of a dense tile; tokens of a tile of
  * codes. */
@@ -31,23 +27,6 @@ typedef unsigned shift_16;
 #else
 typedef int shift_16;
 #endif
-
-INLINE void v_prefetch(const void *at)
-{
-    _mm_prefetch((const char *)at, _MM_HINT_T0);
-}
-
-/* An address that may be another block's. */
-INLINE void v_prefetch_at(uintptr_t at)
-{
-    __asm__ volatile("prefetcht0 (%0)" : : "r"(at));
-}
-
-/* Into the second-level cache. */
-INLINE void v_prefetch_far(const void *at)
-{
-    _mm_prefetch((const char *)at, _MM_HINT_T1);
-}
 
 /* ---- floats */
 
@@ -389,9 +368,6 @@ INLINE void vi_store_u16(uint16_t *at, vi a)
     _mm256_storeu_si256((__m256i *)(void *)at, _mm512_cvtepi32_epi16(a));
 }
 
-typedef int32_t v_word __attribute__((may_alias, aligned(1)));
-typedef int16_t v_half __attribute__((may_alias, aligned(1)));
-
 /* 32 bits in all lanes: loaded once, where the compiler would have every
  * instruction that meets it load it again, at two thirds of the speed. */
 INLINE vi vi_set1_at(const unsigned char *at)
@@ -455,15 +431,6 @@ INLINE vi v_words_of(const int a, const int b, const int c, const int d, const i
     return _mm512_setr_epi32(pair * a + next, pair * a + next, pair * b + next, pair * b + next,
                              pair * c + next, pair * c + next, pair * d + next, pair * d + next, 0,
                              0, 0, 0, 0, 0, 0, 0);
-}
-
-/* 16-bit numbers that stand skip bytes into four rows. */
-INLINE __m128i v_four_halves(const unsigned char *const row[4], size_t skip)
-{
-    __m128i four = _mm_loadu_si16(row[0] + skip);
-    four = _mm_insert_epi16(four, *(const v_half *)(const void *)(row[1] + skip), 1);
-    four = _mm_insert_epi16(four, *(const v_half *)(const void *)(row[2] + skip), 2);
-    return _mm_insert_epi16(four, *(const v_half *)(const void *)(row[3] + skip), 3);
 }
 
 /* The f16 numbers that stand skip bytes into four blocks of so many bytes, of four rows: that of
@@ -576,25 +543,6 @@ INLINE void v_transpose(const vi row[VL], vi column[VL])
         column[4 + i] = _mm512_shuffle_i32x4(odd_low, odd_high, 0x88);
         column[12 + i] = _mm512_shuffle_i32x4(odd_low, odd_high, 0xdd);
     }
-}
-
-/* A pointer of which the compiler knows nothing: it then keeps that one in a register, and not
- * every sum of it with a constant. */
-INLINE const unsigned char *v_kept(const unsigned char *p)
-{
-    __asm__("" : "+r"(p));
-    return p;
-}
-
-INLINE size_t v_kept_size(size_t n)
-{
-    __asm__("" : "+r"(n));
-    return n;
-}
-
-INLINE __m128i v_load_16(const unsigned char *at)
-{
-    return _mm_loadu_si128((const __m128i *)(const void *)at);
 }
 
 /* 16-bit numbers of VL rows, which are stride apart. */
