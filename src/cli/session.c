@@ -23,7 +23,7 @@ static const option_row ENGINE_ROWS[] = {
     {"act", OPTION_CHOICE, AT(act), "TYPE",
      "what the input of a linear layer is rounded to: bf16, f32, or int8: 8 bits where weights are "
      "integer codes, else bf16 (default: bf16; embed: f32)",
-     0, 0, "bf16|f32|int8"},
+     0, 0, SESSION_ACTS},
     {"kv", OPTION_TEXT, AT(kv), "SPEC",
      "how keys and values are stored: f32, f16, bf16, affineNgM (N 4 or 8; M 32, 64 or 128), q8_0, "
      "turbo-kAvB (A 2, 4, 5 or 8; B 2, 3, 4, 5 or 8), or k=NAME,v=NAME with tkA for keys and tvB "

@@ -60,10 +60,13 @@ typedef struct session_plan {
 /* What --draft says (a name, a path of a model, "none"), as weft_request wants it; NULL: none. */
 const char *session_drafter(const char *draft);
 
-/* What the options say, as the library takes it. */
+/* What --act, and options like it, may be. */
+#define SESSION_ACTS "bf16|f32|int8"
+
 /* --kv, or what --act says. */
 const char *session_kv(const session_values *values);
 
+/* What the options say, as the library takes it. */
 weft_engine_options session_engine_options(const session_values *values);
 
 /* Shows progress on a terminal. A failure to open the engine for what the options say is

@@ -33,7 +33,7 @@ static const option_row OPTIONS[] = {
      "kl: keys and values of what is compared with (default: as --act)", 0, 0, NULL},
     {"against-act", OPTION_CHOICE, AT(against_act), "TYPE",
      "kl: what inputs are rounded to in what is compared with (default: as --act)", 0, 0,
-     "bf16|f32|int8"},
+     SESSION_ACTS},
     {"context", OPTION_COUNT, AT(context), "N",
      "most tokens of a window (default: 1024, or the model's if that is less)", 2, 1 << 30, NULL},
     {"stride", OPTION_COUNT, AT(stride), "N",

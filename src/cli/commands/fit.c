@@ -30,7 +30,7 @@ static const option_row OPTIONS[] = {
     {"kv", OPTION_TEXT, AT(session.kv), "SPEC",
      "how keys and values shall be stored (default: as --act)", 0, 0, NULL},
     {"act", OPTION_CHOICE, AT(session.act), "TYPE",
-     "what the input of a linear layer is rounded to (default: bf16)", 0, 0, "bf16|f32|int8"},
+     "what the input of a linear layer is rounded to (default: bf16)", 0, 0, SESSION_ACTS},
     {"threads", OPTION_COUNT, AT(session.threads), "N",
      "compute threads (default: one per processor)", 1, 256, NULL},
     {"memory", OPTION_BYTES, AT(session.memory), "BYTES",
